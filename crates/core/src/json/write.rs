@@ -1,0 +1,172 @@
+//! Writing JSON member by member, in the order of the calls, so that equal input gives equal bytes.
+
+use bytes::Bytes;
+
+use crate::json::{Json, text};
+
+/// Writes an object.
+pub fn object(fill: impl FnOnce(&mut Object<'_>)) -> Json {
+    let mut out = Vec::new();
+    write_object(&mut out, fill);
+    Json::trusted(Bytes::from(out))
+}
+
+/// Writes an array.
+pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
+    let mut out = Vec::new();
+    write_array(&mut out, fill);
+    Json::trusted(Bytes::from(out))
+}
+
+/// Writes a string.
+pub fn string(value: &str) -> Json {
+    let mut out = Vec::new();
+    text::push_quoted(&mut out, value);
+    Json::trusted(Bytes::from(out))
+}
+
+/// Appends a quoted string to a text that is being written.
+pub fn push_string(out: &mut Vec<u8>, value: &str) {
+    text::push_quoted(out, value);
+}
+
+fn write_object(out: &mut Vec<u8>, fill: impl FnOnce(&mut Object<'_>)) {
+    out.push(b'{');
+    fill(&mut Object { out, first: true });
+    out.push(b'}');
+}
+
+fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
+    out.push(b'[');
+    fill(&mut Array { out, first: true });
+    out.push(b']');
+}
+
+/// An object that is being written.
+pub struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    first: bool,
+}
+
+impl Object<'_> {
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        text::push_quoted(self.out, key);
+        self.out.push(b':');
+        self.out
+    }
+
+    /// A value that is JSON already.
+    pub fn raw(&mut self, key: &str, value: &Json) -> &mut Self {
+        self.key(key).extend_from_slice(value.bytes());
+        self
+    }
+
+    /// A value that is JSON already, cut from a [`crate::Tree`].
+    pub fn node(&mut self, key: &str, value: crate::json::Node<'_>) -> &mut Self {
+        self.key(key).extend_from_slice(value.raw());
+        self
+    }
+
+    /// A string.
+    pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
+        text::push_quoted(self.key(key), value);
+        self
+    }
+
+    /// A string, or nothing at all.
+    pub fn maybe_string(&mut self, key: &str, value: Option<&str>) -> &mut Self {
+        if let Some(value) = value {
+            self.string(key, value);
+        }
+        self
+    }
+
+    /// A whole number.
+    pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
+        self.key(key).extend_from_slice(value.to_string().as_bytes());
+        self
+    }
+
+    /// `true` or `false`.
+    pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
+        self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
+        self
+    }
+
+    /// `null`.
+    pub fn null(&mut self, key: &str) -> &mut Self {
+        self.key(key).extend_from_slice(b"null");
+        self
+    }
+
+    /// An object.
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        write_object(self.key(key), fill);
+        self
+    }
+
+    /// An array.
+    pub fn array(&mut self, key: &str, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
+        write_array(self.key(key), fill);
+        self
+    }
+}
+
+/// An array that is being written.
+pub struct Array<'o> {
+    out: &'o mut Vec<u8>,
+    first: bool,
+}
+
+impl Array<'_> {
+    fn next(&mut self) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        self.out
+    }
+
+    /// A value that is JSON already.
+    pub fn raw(&mut self, value: &Json) -> &mut Self {
+        self.next().extend_from_slice(value.bytes());
+        self
+    }
+
+    /// A value that is JSON already, cut from a [`crate::Tree`].
+    pub fn node(&mut self, value: crate::json::Node<'_>) -> &mut Self {
+        self.next().extend_from_slice(value.raw());
+        self
+    }
+
+    /// A string.
+    pub fn string(&mut self, value: &str) -> &mut Self {
+        text::push_quoted(self.next(), value);
+        self
+    }
+
+    /// A whole number.
+    pub fn number(&mut self, value: u64) -> &mut Self {
+        self.next().extend_from_slice(value.to_string().as_bytes());
+        self
+    }
+
+    /// An object.
+    pub fn object(&mut self, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        write_object(self.next(), fill);
+        self
+    }
+
+    /// An array.
+    pub fn array(&mut self, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
+        write_array(self.next(), fill);
+        self
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.first
+    }
+}

@@ -1,0 +1,42 @@
+//! The nouns of Throughline: what reasoning is, whoever's wire it came over.
+//!
+//! Everything a provider says is an [`Item`]; reasoning is an Item whose body is a [`Thought`]; whatever is opaque in
+//! it is a [`Seal`] with an owner. A [`Call`] asks, a [`Reply`] answers, and a [`Fate`] tells what one Call did with each Item.
+//! This crate does no I/O, reads no clock and knows no provider.
+
+mod call;
+mod fate;
+mod format;
+mod identity;
+mod item;
+pub mod json;
+mod name;
+mod origin;
+mod profile;
+mod replay;
+mod reply;
+mod seal;
+mod settings;
+mod thought;
+
+pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
+pub use crate::fate::{Did, Evidence, Fate, How, Warning, Why};
+pub use crate::format::ReasoningFormat;
+pub use crate::identity::{Identifier, Identity};
+pub use crate::item::{
+    Body, Envelope, Hosted, Item, Media, Native, Outcome, Part, Place, Role, Side, ToolCall,
+    ToolResult,
+};
+pub use crate::json::{Json, Node, Shape, SyntaxError, Tree};
+pub use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
+pub use crate::origin::{Origin, Target};
+pub use crate::profile::{
+    Binding, Budget, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider, Switch,
+};
+pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
+pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};
+pub use crate::seal::{Attachment, Bound, Seal};
+pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
+pub use crate::thought::{
+    PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
+};

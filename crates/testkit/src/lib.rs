@@ -1,0 +1,21 @@
+//! What the tests of every crate share: the recorded traffic, the number of cases to try, and ways
+//! to cut a stream into chunks.
+//!
+//! This crate is a dev-dependency only, so it may do what the others may not: read its own
+//! environment variables, print, and panic with a message when a fixture is not what it should be.
+//! It knows nothing of the codecs, because their own tests depend on it.
+
+#![expect(clippy::panic, reason = "a broken fixture must fail the test that loads it")]
+#![expect(clippy::print_stdout, reason = "figures and skips belong in the output of the test")]
+
+mod cases;
+mod recordings;
+mod report;
+mod split;
+mod workspace;
+
+pub use crate::cases::{cases, fuzz_seconds, proptest_config};
+pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
+pub use crate::report::{figure, skip};
+pub use crate::split::{chunks, split};
+pub use crate::workspace::workspace_root;
