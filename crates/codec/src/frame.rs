@@ -195,7 +195,8 @@ impl State {
 /// JSON lines and a JSON array have no place for the event's name, and only the event stream has
 /// one for `exception`. Data is written as it is wherever the framing can carry it. SSE turns CR
 /// and CRLF into LF, and JSON lines turn line ends into spaces; in JSON these are only ever found
-/// between tokens.
+/// between tokens. The event stream's length fields end at 64 KiB for a name, which is cut there, and
+/// at 4 GiB for a message, which is not written if it is longer.
 #[derive(Debug)]
 pub struct FrameWriter {
     framing: Framing,

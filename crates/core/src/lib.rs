@@ -2,27 +2,36 @@
 //!
 //! Everything a provider says is an [`Item`]; reasoning is an Item whose body is a [`Thought`]; whatever is opaque in
 //! it is a [`Seal`] with an owner. A [`Call`] asks, a [`Reply`] answers, and a [`Fate`] tells what one Call did with each Item.
+//! Each document that the nouns unite has a view here, which prints that document's own JSON and reads it back:
+//! [`RawThought`], [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`].
 //! This crate does no I/O, reads no clock and knows no provider.
 
 mod call;
+mod document;
 mod fate;
 mod format;
 mod identity;
+mod instant;
 mod item;
 pub mod json;
 mod name;
 mod origin;
 mod profile;
+mod reasoning;
 mod replay;
 mod reply;
 mod seal;
 mod settings;
+pub mod tag;
 mod thought;
+mod view;
 
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
+pub use crate::document::{InvalidDocument, Opaque};
 pub use crate::fate::{Did, Evidence, Fate, How, Warning, Why};
 pub use crate::format::ReasoningFormat;
-pub use crate::identity::{Identifier, Identity};
+pub use crate::identity::{Identifier, Identity, RawIdentity};
+pub use crate::instant::{InvalidInstant, RawInstant};
 pub use crate::item::{
     Body, Envelope, Hosted, Item, Media, Native, Outcome, Part, Place, Role, Side, ToolCall,
     ToolResult,
@@ -33,10 +42,19 @@ pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
     Binding, Budget, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider, Switch,
 };
+pub use crate::reasoning::{
+    Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
+    ReflectionMode, ResolvedReasoning, Section,
+};
 pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};
 pub use crate::seal::{Attachment, Bound, Seal};
 pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
+};
+pub use crate::view::{
+    DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,
+    Message, MessageCall, MessageRole, RawThought, ReasoningItem, ReasoningMessage, ThinkingBlock,
+    ThinkingKind, parse_details, print_details, raw_thought_json,
 };

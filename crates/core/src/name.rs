@@ -30,6 +30,11 @@ impl Wire {
         Self(name.into())
     }
 
+    /// A wire of that name, as a constant.
+    pub const fn borrowed(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+
     /// Its name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -107,8 +107,10 @@ pub struct Profile {
     pub forced_tools: ForcedTools,
     /// When its reasoning must be sent back.
     pub contract: Contract,
-    /// The families whose seals it reads; its own is always among them.
+    /// The families whose seals it reads, where `*` stands for anything; its own is always among them.
     pub reads: Vec<String>,
+    /// The families whose seals it is known to drop unread, although a pattern of `reads` covers them.
+    pub ignores: Vec<String>,
     /// What its seals are bound to.
     pub bound: Binding,
     /// A documented value that stands in for a signature it did not issue.
@@ -120,7 +122,13 @@ pub struct Profile {
 impl Profile {
     /// Whether it can read seals that `family` issued.
     pub fn reads_seals_of(&self, family: &str) -> bool {
-        self.name == family || self.reads.iter().any(|read| read == family)
+        let among = |families: &[String]| families.iter().any(|pattern| fits(pattern, family));
+        self.name == family || (among(&self.reads) && !among(&self.ignores))
+    }
+
+    /// The length of the longest of its patterns that a model's name fits, whatever the case of either.
+    pub fn fit(&self, model: &str) -> Option<usize> {
+        self.models.iter().filter(|pattern| fits(pattern, model)).map(String::len).max()
     }
 
     /// Whether the model takes requests in that mode.
@@ -194,4 +202,23 @@ pub struct Binding {
     pub account: bool,
     /// To everything that was sent before them.
     pub prefix: bool,
+}
+
+/// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
+fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.to_ascii_lowercase(), text.to_ascii_lowercase());
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(head) else {
+        return false;
+    };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for piece in middle.split('*') {
+        let Some((_, after)) = text.split_once(piece) else {
+            return false;
+        };
+        text = after;
+    }
+    text.ends_with(tail)
 }

@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::origin::Origin;
 
 /// What a model finally answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The answer's id.
     pub id: Option<Name>,
@@ -63,7 +63,7 @@ pub struct Usage {
 }
 
 /// Something that happened while a model was answering.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The answer began.
     Began {

@@ -115,3 +115,7 @@ impl std::fmt::Display for Seal {
         write!(f, "{} B, {}, {}", self.len(), self.format, self.owner.provider)
     }
 }
+
+#[cfg(test)]
+#[path = "seal_tests.rs"]
+mod seal_tests;

@@ -67,6 +67,12 @@ impl Thought {
             && self.replay_compatibility.as_deref().is_none_or(|tag| tag == PLAIN_TEXT)
     }
 
+    /// Notes when it was recorded, unless that is known.
+    pub fn record_at(&mut self, now: Timestamp) {
+        let fresh = || ThoughtRecord { created_at: now, updated_at: now, ..Default::default() };
+        self.record.get_or_insert_with(|| Box::new(fresh()));
+    }
+
     /// How many tokens its readable content has, by the counter's reckoning.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> u64 {
         counter.count(&self.content)
@@ -131,4 +137,6 @@ pub struct ThoughtRecord {
     pub seq_id: Option<i64>,
     /// Whether it belongs to a step that failed.
     pub is_err: Option<bool>,
+    /// Members of the document that it was read from and that no field speaks for, verbatim.
+    pub extras: Vec<(Name, Json)>,
 }

@@ -362,9 +362,9 @@ fn event_stream_finds_its_headers_among_all_ten_types() {
         header("bytes", 6, b"\0\x03abc"),
         header("timestamp", 8, &[7; 8]),
         header("uuid", 9, &[7; 16]),
-        header(":event-type", 6, b"\0\x05bytes"),
         string(":message-type", "event"),
         string(":event-type", "messageStart"),
+        header(":event-type", 6, b"\0\x05bytes"),
     ];
     assert_eq!(
         read(Framing::EventStream, &message_with(&others.concat(), b"{}")),

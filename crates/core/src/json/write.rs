@@ -18,6 +18,15 @@ pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
     Json::trusted(Bytes::from(out))
 }
 
+/// Writes an array of values that are JSON already.
+pub fn array_of<'j>(values: impl IntoIterator<Item = &'j Json>) -> Json {
+    array(|a| {
+        for value in values {
+            a.raw(value);
+        }
+    })
+}
+
 /// Writes a string.
 pub fn string(value: &str) -> Json {
     let mut out = Vec::new();

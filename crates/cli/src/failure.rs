@@ -1,0 +1,37 @@
+//! How a command fails: a sentence on stderr, and an exit code that says whose fault it was.
+
+use std::process::ExitCode;
+
+use owo_colors::OwoColorize as _;
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Something outside failed: a file that is not there, a disk that is full.
+    #[error("{0:#}")]
+    Outside(#[from] anyhow::Error),
+    /// The command was called wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// The input is not what it should be.
+    #[error("{0}")]
+    BadData(String),
+    /// Whoever read our output has gone.
+    #[error("the reader went away")]
+    ReaderGone,
+}
+
+impl Failure {
+    /// Says what happened and answers the exit code: 1, 2 for usage, 65 for bad data.
+    pub(crate) fn report(self) -> ExitCode {
+        let code = match &self {
+            Failure::ReaderGone => return ExitCode::SUCCESS,
+            Failure::Outside(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::BadData(_) => 65,
+        };
+        let message = crate::text::plain(&self.to_string());
+        anstream::eprintln!("{} {message}", "error:".red().bold());
+        ExitCode::from(code)
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading a document and finding out what it is.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use throughline_codec::{Asked, Catalog, Codec, CodecError, Document, Framing, codec, guess};
+use throughline_core::{Name, Request, SyntaxError, Tree, Wire};
+
+use crate::failure::Failure;
+
+/// A document, read and recognised.
+pub(crate) struct Input {
+    /// What to call it in messages.
+    pub(crate) name: String,
+    pub(crate) bytes: Bytes,
+}
+
+/// What a document is.
+pub(crate) struct Kind {
+    pub(crate) codec: &'static dyn Codec,
+    pub(crate) document: Document,
+    pub(crate) framing: Option<Framing>,
+}
+
+impl Input {
+    /// Reads a file, or standard input for `-`.
+    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+        let is_stdin = file.as_os_str() == "-";
+        let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
+        let mut bytes = Vec::new();
+        if is_stdin {
+            std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
+        } else if file.is_dir() {
+            return Err(anyhow::anyhow!("{name} is a directory; name a file in it").into());
+        } else {
+            let mut opened =
+                std::fs::File::open(file).with_context(|| format!("{name} cannot be opened"))?;
+            opened.read_to_end(&mut bytes).with_context(|| format!("{name} cannot be read"))?;
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Err(Failure::BadData(format!(
+                "{name} is empty: a request, response or stream was expected"
+            )));
+        }
+        Ok(Self { name, bytes: Bytes::from(bytes) })
+    }
+
+    /// What the document is, on the given wire or on the one that it looks like.
+    pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<Kind, Failure> {
+        let guessed = guess(&self.bytes);
+        let fits = guessed.filter(|guess| wire.is_none_or(|wire| *wire == guess.wire));
+        if let Some(guess) = fits
+            && let Some(codec) = codec(&guess.wire)
+        {
+            return Ok(Kind { codec, document: guess.document, framing: guess.framing });
+        }
+        if let Some(codec) = wire.and_then(codec) {
+            // The wire was named, so the document is taken for what it is least unlike.
+            if let Ok(tree) = Tree::parse(self.bytes.clone()) {
+                let document = codec.recognise(tree.root()).unwrap_or(Document::Request);
+                return Ok(Kind { codec, document, framing: None });
+            }
+        }
+        // Text that begins like JSON was probably meant to be: say where it breaks.
+        if self.bytes.trim_ascii_start().starts_with(b"{")
+            && let Err(error) = Tree::parse(self.bytes.clone())
+        {
+            return Err(self.bad_json(&error));
+        }
+        let said = wire.map_or_else(String::new, |wire| format!(" of {wire}"));
+        Err(Failure::BadData(format!(
+            "{} does not look like a request, response or stream{said}: name its wire with --wire",
+            self.name
+        )))
+    }
+
+    /// What went wrong in a codec, as bad data of this document.
+    pub(crate) fn bad(&self, error: CodecError) -> Failure {
+        match error {
+            CodecError::Syntax(error) => self.bad_json(&error),
+            other => Failure::BadData(format!("{}: {other}", self.name)),
+        }
+    }
+
+    fn bad_json(&self, error: &SyntaxError) -> Failure {
+        Failure::BadData(format!(
+            "{}:{}:{}: not JSON: {}",
+            self.name, error.line, error.column, error.what
+        ))
+    }
+
+    /// The document as a request to where this wire's requests usually go.
+    pub(crate) fn request(&self, codec: &dyn Codec, model: Option<&str>) -> Request {
+        let model = model.unwrap_or("unknown");
+        let path = match codec.wire() {
+            wire if wire == Wire::ANTHROPIC_MESSAGES => "/v1/messages".to_owned(),
+            wire if wire == Wire::OPENAI_RESPONSES => "/v1/responses".to_owned(),
+            wire if wire == Wire::OPENAI_CHAT => "/v1/chat/completions".to_owned(),
+            wire if wire == Wire::GEMINI => format!("/v1beta/models/{model}:generateContent"),
+            wire if wire == Wire::BEDROCK_CONVERSE => format!("/model/{model}/converse"),
+            _ => "/".to_owned(),
+        };
+        Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
+    }
+}
+
+/// The target at a provider's row, or at the first row of the wire.
+pub(crate) fn asked(wire: &Wire, provider: Option<&str>, model: &str) -> Result<Asked, Failure> {
+    let catalog = Catalog::builtin();
+    let row = match provider {
+        Some(name) => {
+            let row = catalog.provider_on(name, wire);
+            row.ok_or_else(|| unknown_provider(catalog, name, wire))?
+        }
+        None => catalog
+            .default_provider(wire)
+            .ok_or_else(|| Failure::Usage(format!("no provider speaks {wire}")))?,
+    };
+    Ok(Asked::of(catalog.target(&row, model, "default")))
+}
+
+fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
+    let rows = catalog.providers().iter().filter(|row| row.wire == *wire);
+    let names: Vec<Arc<str>> = rows.map(|row| Arc::clone(&row.name)).collect();
+    Failure::Usage(format!(
+        "no provider `{name}` speaks {wire}; those that do: {}",
+        names.join(", ")
+    ))
+}
+
+/// Says so when nothing is known of a model.
+pub(crate) fn note_unknown_model(asked: &Asked) {
+    use owo_colors::OwoColorize as _;
+    let model = asked.target.model();
+    if asked.target.profile.name == "unknown" && model != "unknown" {
+        let model = crate::text::plain(model);
+        anstream::eprintln!(
+            "{} nothing is known of the model `{model}`; it is treated as one without demands of its own",
+            "note:".cyan().bold()
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! What can be asked for on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use throughline_codec::CODECS;
+use throughline_core::Wire;
+
+/// Keeps a model's train of thought unbroken.
+#[derive(Debug, Parser)]
+#[command(
+    name = "throughline",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done, 1 something outside failed, 2 wrong usage, 65 the input is not what it should be.\n\
+                  Colours follow the terminal; NO_COLOR=1 switches them off."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show a request, response or stream as a timeline of who said, thought and sealed what
+    Show(Show),
+    /// Say a request in another provider's words, and account for every part of it
+    Translate(Translate),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  throughline completions bash > ~/.local/share/bash-completion/completions/throughline"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline show request.json\n  \
+    curl -sN … | throughline show -\n  \
+    throughline show --wire gemini --provider vertex --format json response.json\n\n\
+    Seals are shown by length and owner, never by their bytes.")]
+pub(crate) struct Show {
+    /// The wire that the document speaks; guessed when not given
+    #[arg(long, value_parser = wire)]
+    pub(crate) wire: Option<Wire>,
+    /// The provider that it goes to or comes from; the wire's first one when not given
+    #[arg(long, value_name = "ROW")]
+    pub(crate) provider: Option<String>,
+    /// The model, where the document does not name it
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// Show long texts whole
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The document, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline translate --from anthropic-messages --to openai-responses --model gpt-5.2 request.json\n  \
+    throughline translate --from openai-chat --from-provider deepseek --to gemini --model gemini-3-pro-preview - < request.json\n  \
+    throughline translate --from openai-chat --to openai-chat --to-provider mistral --fates fates.json request.json\n\n\
+    The request goes to standard output, what became of each part to standard error or to --fates.\n\
+    On the same wire and owner, what comes out is what went in.")]
+pub(crate) struct Translate {
+    /// The wire that the request speaks
+    #[arg(long, value_parser = wire)]
+    pub(crate) from: Wire,
+    /// The wire to say it on
+    #[arg(long, value_parser = wire)]
+    pub(crate) to: Wire,
+    /// The model to ask; the request's own when not given
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// The provider whose seals the request carries
+    #[arg(long, value_name = "ROW")]
+    pub(crate) from_provider: Option<String>,
+    /// The provider that the translation goes to
+    #[arg(long, value_name = "ROW")]
+    pub(crate) to_provider: Option<String>,
+    /// Write fates and warnings to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fates: Option<PathBuf>,
+    /// The request, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+fn wire(name: &str) -> Result<Wire, String> {
+    let wires = CODECS.iter().map(|codec| codec.wire());
+    let known: Vec<String> = wires.map(|wire| wire.as_str().to_owned()).collect();
+    if known.iter().any(|wire| wire == name) {
+        return Ok(Wire::new(name.to_owned()));
+    }
+    Err(format!("the wires are {}", known.join(", ")))
+}

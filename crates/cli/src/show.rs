@@ -1,0 +1,435 @@
+//! `throughline show`: who said, thought and sealed what.
+
+use owo_colors::OwoColorize as _;
+use throughline_codec::{Asked, Document, StreamDecoder};
+use throughline_core::{
+    Body, Call, Event, Failure as ProviderFailure, Item, Json, Media, Outcome, Part, Reply, Role,
+    Seal, Stop, ThoughtKind, json,
+};
+
+use crate::failure::Failure;
+use crate::input::{self, Input, Kind};
+use crate::options::{Format, Show};
+use crate::text::{plain, size, write_styled};
+
+/// How many characters of a text are shown, unless all are asked for.
+const SHORT: usize = 600;
+
+/// What was read.
+enum Shown {
+    Call(Box<Call>),
+    Reply(Box<Reply>),
+    Failure(ProviderFailure),
+}
+
+pub(crate) fn run(options: &Show) -> Result<(), Failure> {
+    let input = Input::read(&options.file)?;
+    let kind = input.kind(options.wire.as_ref())?;
+    let request = input.request(kind.codec, options.model.as_deref());
+    let said =
+        (kind.document == Document::Request).then(|| kind.codec.model_of(&request)).flatten();
+    let model = options.model.as_deref().or(said.as_deref()).unwrap_or("unknown");
+    let asked = input::asked(&kind.codec.wire(), options.provider.as_deref(), model)?;
+    let shown = read(&input, &kind, &asked, &request)?;
+    match options.format {
+        Format::Json => {
+            let mut out = json_of(&kind, &asked, &shown).as_str().to_owned();
+            out.push('\n');
+            crate::text::write_out(out.as_bytes())
+        }
+        Format::Text => {
+            if kind.document == Document::Request {
+                input::note_unknown_model(&asked);
+            }
+            write_styled(&timeline(&kind, &asked, &shown, options.full))
+        }
+    }
+}
+
+fn read(
+    input: &Input,
+    kind: &Kind,
+    asked: &Asked,
+    request: &throughline_core::Request,
+) -> Result<Shown, Failure> {
+    let codec = kind.codec;
+    let read = match (kind.document, kind.framing) {
+        (_, Some(framing)) => {
+            let mut decoder = StreamDecoder::framed(codec, asked, framing);
+            let mut events = decoder.push(&input.bytes).map_err(|error| input.bad(error))?;
+            events.extend(decoder.finish().map_err(|error| input.bad(error))?);
+            let failed = events.iter().find_map(|event| match event {
+                Event::Failed(failure) => Some(failure.clone()),
+                _ => None,
+            });
+            if let Some(failure) = failed {
+                return Ok(Shown::Failure(failure));
+            }
+            let ended = events.into_iter().find_map(|event| match event {
+                Event::Ended(reply) => Some(reply),
+                _ => None,
+            });
+            return ended.map(Shown::Reply).ok_or_else(|| {
+                Failure::BadData(format!("{}: the stream says nothing", input.name))
+            });
+        }
+        (Document::Request, None) => {
+            codec.decode_request(request, asked).map(|call| Shown::Call(Box::new(call)))
+        }
+        (Document::Response | Document::Event, None) => {
+            codec.decode_reply(&input.bytes, asked).map(|reply| Shown::Reply(Box::new(reply)))
+        }
+    };
+    match read {
+        Err(throughline_codec::CodecError::Provider(failure)) => Ok(Shown::Failure(*failure)),
+        read => read.map_err(|error| input.bad(error)),
+    }
+}
+
+fn timeline(kind: &Kind, asked: &Asked, shown: &Shown, is_full: bool) -> String {
+    let mut page = Page { out: String::new(), is_full };
+    let wire = kind.codec.wire();
+    let origin = &asked.target.origin;
+    match shown {
+        Shown::Call(call) => {
+            page.title(wire.as_str(), "request", &origin.asked, &origin.provider);
+            page.settings(call);
+            for item in call.system.iter().chain(&call.items) {
+                page.item(item);
+            }
+            page.totals(call.system.iter().chain(&call.items));
+        }
+        Shown::Reply(reply) => {
+            let what = if kind.framing.is_some() { "stream" } else { "response" };
+            page.title(wire.as_str(), what, &reply.origin.answered, &origin.provider);
+            for item in &reply.items {
+                page.item(item);
+            }
+            page.stop(reply);
+            page.totals(reply.items.iter());
+        }
+        Shown::Failure(failure) => {
+            page.title(wire.as_str(), "error", &origin.asked, &origin.provider);
+            let kind = failure.kind.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
+            page.line(&format!(
+                "{} {}",
+                "✗".red().bold(),
+                plain(&format!("{kind}{}", failure.message))
+            ));
+        }
+    }
+    page.out
+}
+
+/// A page that is being written.
+struct Page {
+    out: String,
+    is_full: bool,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.out.push_str(line);
+        self.out.push('\n');
+    }
+
+    fn title(&mut self, wire: &str, what: &str, model: &str, provider: &str) {
+        let model = plain(model);
+        self.line(&format!(
+            "{} {what}  {} {} {}",
+            wire.bold(),
+            model.cyan(),
+            "·".dimmed(),
+            provider.dimmed()
+        ));
+    }
+
+    fn settings(&mut self, call: &Call) {
+        let settings = &call.settings;
+        let mut said = Vec::new();
+        said.extend(settings.max_tokens.map(|count| format!("at most {count} tokens")));
+        if let Some(reasoning) = &settings.reasoning {
+            let mut how =
+                vec![if reasoning.is_off() { "reasoning off" } else { "reasoning" }.to_owned()];
+            how.extend(reasoning.effort.as_ref().map(|effort| format!("effort {effort}")));
+            how.extend(reasoning.budget_tokens.map(|budget| format!("budget {budget}")));
+            said.push(how.join(", "));
+        }
+        said.extend(call.stream.then(|| "streamed".to_owned()));
+        said.extend(call.resumes.as_ref().map(|id| format!("goes on from {id}")));
+        if !call.tools.is_empty() {
+            let names: Vec<&str> = call.tools.iter().map(|tool| &*tool.name).collect();
+            said.push(format!("tools {}", names.join(", ")));
+        }
+        if !said.is_empty() {
+            self.line(&plain(&said.join(" · ")).dimmed().to_string());
+        }
+    }
+
+    fn item(&mut self, item: &Item) {
+        let who = match item.role {
+            Role::System => "system".magenta().to_string(),
+            Role::Developer => "developer".magenta().to_string(),
+            Role::User => "user".green().to_string(),
+            Role::Assistant => "assistant".blue().to_string(),
+            Role::Tool => "tool".yellow().to_string(),
+        };
+        let flags = if item.ephemeral { "  ephemeral" } else { "" };
+        let id = plain(&item.id.0);
+        self.line(&format!("\n{}{}  {}", who.bold(), flags.dimmed(), id.dimmed()));
+        let (mark, label, text) = describe(item);
+        if !label.is_empty() {
+            self.line(&format!("  {mark} {label}"));
+        }
+        self.paragraph(&text);
+        for seal in &item.seals {
+            self.line(&format!("  {} {}", "●".green(), sealed(seal).green()));
+        }
+        if let Body::Thought(thought) = &item.body {
+            if !thought.whole {
+                let cut = "cut off: it can never be replayed".red().to_string();
+                self.line(&format!("  {} {cut}", "○".red()));
+            } else if item.seals.is_empty() {
+                self.line(&format!("  {} {}", "○".yellow(), "not sealed".yellow()));
+            }
+        }
+    }
+
+    fn paragraph(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let total = text.chars().count();
+        let shown: String =
+            if self.is_full { text.to_owned() } else { text.chars().take(SHORT).collect() };
+        for line in plain(&shown).lines() {
+            self.line(&format!("  {} {line}", "│".dimmed()));
+        }
+        if !self.is_full && total > SHORT {
+            let rest = format!("… and {} more characters: --full shows them", total - SHORT);
+            self.line(&format!("  {} {}", "│".dimmed(), rest.dimmed()));
+        }
+    }
+
+    fn stop(&mut self, reply: &Reply) {
+        let usage = &reply.usage;
+        let mut said = vec![stop_word(&reply.stop)];
+        if usage.input + usage.output > 0 {
+            said.push(format!("{} tokens in ({} cached)", usage.input, usage.cached));
+            said.push(format!("{} out ({} thought)", usage.output, usage.thought));
+        }
+        self.line(&format!("\n{}", plain(&said.join(" · ")).dimmed()));
+        if reply.stop == Stop::Cut {
+            let note = "the stream ended early: nothing of it can be replayed";
+            self.line(&format!("{} {note}", "!".red().bold()));
+        }
+    }
+
+    fn totals<'i>(&mut self, items: impl Iterator<Item = &'i Item> + Clone) {
+        let thoughts = items.clone().filter(|item| matches!(item.body, Body::Thought(_))).count();
+        let calls = items.clone().filter(|item| matches!(item.body, Body::Call(_))).count();
+        let seals: usize = items.clone().map(|item| item.seals.len()).sum();
+        let said = format!(
+            "{} · {} · {} · {}",
+            count(items.count(), "item"),
+            count(thoughts, "thought"),
+            count(seals, "seal"),
+            count(calls, "tool call")
+        );
+        self.line(&format!("\n{}", said.bold()));
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn sealed(seal: &Seal) -> String {
+    let owner = &seal.owner;
+    format!("sealed by {}: {} ({})", owner.provider, size(seal.len()), seal.format)
+}
+
+fn stop_word(stop: &Stop) -> String {
+    match stop {
+        Stop::Done => "done".to_owned(),
+        Stop::Tools => "waits for tools".to_owned(),
+        Stop::Length => "reached the token limit".to_owned(),
+        Stop::Sequence(_) => "met a stop sequence".to_owned(),
+        Stop::Paused => "paused".to_owned(),
+        Stop::Refused(why) => format!("refused: {why}"),
+        Stop::Cut => "cut off".to_owned(),
+        Stop::Other(word) => word.to_string(),
+    }
+}
+
+/// A mark, a label and the text of an Item.
+fn describe(item: &Item) -> (String, String, String) {
+    let bare = |text: &str| (String::new(), String::new(), text.to_owned());
+    match &item.body {
+        Body::Text(text) => bare(text),
+        Body::Summary { text, .. } => ("≡".to_owned(), "summary".to_owned(), text.to_string()),
+        Body::Thought(thought) => {
+            let kind = kind_word(thought.kind);
+            ("◆".cyan().to_string(), format!("thought, {kind}"), thought.content.to_string())
+        }
+        Body::Call(call) => {
+            let label = format!("calls {}", plain(&call.name).bold());
+            ("▸".yellow().to_string(), label, call.args.as_str().to_owned())
+        }
+        Body::Result(result) => {
+            let outcome = match result.outcome {
+                Outcome::Ok => String::new(),
+                Outcome::Error => ", failed".red().to_string(),
+                Outcome::Unknown => ", outcome unknown".red().to_string(),
+                Outcome::Denied => ", denied".red().to_string(),
+            };
+            let label = format!("answers {}{outcome}", plain(&result.call.0));
+            let parts: Vec<String> = result.parts.iter().map(part_text).collect();
+            ("◂".yellow().to_string(), label, parts.join("\n"))
+        }
+        Body::Hosted(hosted) => {
+            let what = if hosted.is_result { "result of" } else { "provider runs" };
+            (
+                "▹".yellow().to_string(),
+                format!("{what} {}", plain(&hosted.name)),
+                hosted.visible.to_string(),
+            )
+        }
+        Body::Media(media) => ("▣".magenta().to_string(), media_word(media), String::new()),
+        Body::Compaction => ("≡".magenta().to_string(), "compaction".to_owned(), String::new()),
+        Body::Unknown => {
+            ("?".red().to_string(), "unknown, kept as it is".to_owned(), String::new())
+        }
+    }
+}
+
+fn kind_word(kind: ThoughtKind) -> &'static str {
+    match kind {
+        ThoughtKind::Text => "text",
+        ThoughtKind::Summary => "summary",
+        ThoughtKind::Encrypted => "encrypted",
+    }
+}
+
+fn part_text(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.to_string(),
+        Part::Value(value) => value.as_str().to_owned(),
+        Part::Media(media) => format!("[{}]", media_word(media)),
+        Part::Unknown(_, _) => "[something unknown]".to_owned(),
+    }
+}
+
+fn media_word(media: &Media) -> String {
+    match media {
+        Media::Inline { mime, base64 } => {
+            format!("{}, {}", plain(mime), size(base64.len() / 4 * 3))
+        }
+        Media::Remote { uri, .. } => plain(uri),
+    }
+}
+
+fn json_of(kind: &Kind, asked: &Asked, shown: &Shown) -> Json {
+    let wire = kind.codec.wire();
+    json::object(|o| {
+        o.string("wire", wire.as_str()).string("provider", &asked.target.origin.provider);
+        match shown {
+            Shown::Call(call) => {
+                o.string("document", "request").string("model", call.target.model());
+                o.array("tools", |a| {
+                    for tool in &call.tools {
+                        a.string(&tool.name);
+                    }
+                });
+                o.array("items", |a| {
+                    for item in call.system.iter().chain(&call.items) {
+                        a.object(|o| put_item(o, item));
+                    }
+                });
+            }
+            Shown::Reply(reply) => {
+                o.string("document", if kind.framing.is_some() { "stream" } else { "response" });
+                o.string("model", &reply.origin.answered).maybe_string("id", reply.id.as_deref());
+                o.string("stop", &stop_word(&reply.stop));
+                o.object("usage", |o| {
+                    let usage = &reply.usage;
+                    o.number("input", usage.input).number("cached", usage.cached);
+                    o.number("written", usage.written).number("output", usage.output);
+                    o.number("thought", usage.thought);
+                });
+                o.array("items", |a| {
+                    for item in &reply.items {
+                        a.object(|o| put_item(o, item));
+                    }
+                });
+            }
+            Shown::Failure(failure) => {
+                o.string("document", "error").maybe_string("kind", failure.kind.as_deref());
+                o.string("message", &failure.message);
+            }
+        }
+    })
+}
+
+fn put_item(o: &mut json::Object<'_>, item: &Item) {
+    o.string("id", &item.id.0);
+    o.number("message", u64::from(item.place.message)).number("part", u64::from(item.place.part));
+    o.string(
+        "role",
+        match item.role {
+            Role::System => "system",
+            Role::Developer => "developer",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        },
+    );
+    match &item.body {
+        Body::Text(text) => {
+            o.string("kind", "text").string("text", text);
+        }
+        Body::Summary { text, .. } => {
+            o.string("kind", "summary").string("text", text);
+        }
+        Body::Thought(thought) => {
+            o.string("kind", "thought").string("thought", kind_word(thought.kind));
+            o.string("text", &thought.content).bool("whole", thought.whole);
+            o.string("format", thought.format.as_str());
+        }
+        Body::Call(call) => {
+            o.string("kind", "call").string("call", &call.id.0).string("name", &call.name);
+            o.raw("arguments", &call.args);
+        }
+        Body::Result(result) => {
+            o.string("kind", "result").string("call", &result.call.0);
+            o.bool("ok", result.outcome == Outcome::Ok);
+            o.array("parts", |a| {
+                for part in &result.parts {
+                    a.string(&part_text(part));
+                }
+            });
+        }
+        Body::Hosted(hosted) => {
+            o.string("kind", "hosted")
+                .string("name", &hosted.name)
+                .bool("result", hosted.is_result);
+        }
+        Body::Media(media) => {
+            o.string("kind", "media").string("media", &media_word(media));
+        }
+        Body::Compaction => {
+            o.string("kind", "compaction");
+        }
+        Body::Unknown => {
+            o.string("kind", "unknown");
+        }
+    }
+    o.array("seals", |a| {
+        for seal in &item.seals {
+            a.object(|o| {
+                o.string("format", &seal.format).number("bytes", seal.len() as u64);
+                o.string("owner", &seal.owner.provider).string("at", &seal.attached.at);
+            });
+        }
+    });
+}

@@ -1,0 +1,182 @@
+//! `throughline translate`: a request in another provider's words.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use owo_colors::OwoColorize as _;
+use throughline_codec::codec;
+use throughline_core::{Body, Call, Did, Encoded, Item, Json, json};
+
+use crate::failure::Failure;
+use crate::input::{self, Input};
+use crate::options::Translate;
+use crate::text;
+
+pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
+    let input = Input::read(&options.file)?;
+    let missing = |wire| Failure::Usage(format!("no codec speaks {wire}"));
+    let from = codec(&options.from).ok_or_else(|| missing(&options.from))?;
+    let to = codec(&options.to).ok_or_else(|| missing(&options.to))?;
+    let request = input.request(from, options.model.as_deref());
+    let said_model = from.model_of(&request).filter(|model| &**model != "unknown");
+    let source_model = said_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
+    let source = input::asked(&options.from, options.from_provider.as_deref(), source_model)?;
+    let provider = match (&options.to_provider, options.from == options.to) {
+        (None, true) => options.from_provider.as_deref(),
+        (named, _) => named.as_deref(),
+    };
+    let model = options.model.as_deref().unwrap_or(source_model);
+    let target = input::asked(&options.to, provider, model)?;
+    input::note_unknown_model(&target);
+    let mut call = from.decode_request(&request, &source).map_err(|error| input.bad(error))?;
+    call.target = target.target;
+    let mut encoded = to.encode(&call).map_err(|error| input.bad(error))?;
+    let moved = call.target.origin.provider != source.target.origin.provider;
+    if moved && options.model.is_none() {
+        let message = format!("`{model}` was not changed; name the model to ask with --model");
+        encoded.warnings.push(throughline_core::Warning::new("model", message));
+    }
+    if let Some(file) = &options.fates {
+        write_fates(file, &call, &encoded)?;
+    }
+    text::write_out(&encoded.request.body)?;
+    if options.fates.is_none() {
+        report(&call, &encoded);
+    }
+    Ok(())
+}
+
+fn report(call: &Call, encoded: &Encoded) {
+    let origin = &call.target.origin;
+    anstream::eprintln!();
+    anstream::eprintln!(
+        "{} {}  {}",
+        "POST".bold(),
+        text::plain(&encoded.request.path),
+        format!("{} · {}", origin.wire, origin.provider).dimmed()
+    );
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_BORDERS_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["item", "says", "content", "seals"]);
+    for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
+        let seals: Vec<String> = item
+            .seals
+            .iter()
+            .zip(&fate.seals)
+            .map(|(seal, did)| format!("{}: {did}", text::size(seal.len())))
+            .collect();
+        let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
+        let color = worst.map_or(Color::Reset, color_of);
+        table.add_row([
+            Cell::new(text::plain(&item.id.0)),
+            Cell::new(describe(item)),
+            Cell::new(fate.visible.to_string()).fg(color_of(&fate.visible)),
+            Cell::new(seals.join("\n")).fg(color),
+        ]);
+    }
+    anstream::eprintln!("{table}");
+    for warning in &encoded.warnings {
+        let (setting, message) = (text::plain(&warning.setting), text::plain(&warning.message));
+        anstream::eprintln!("{} {}: {message}", "warning:".yellow().bold(), setting.bold());
+    }
+}
+
+fn severity(did: &Did) -> u8 {
+    match did {
+        Did::Kept => 0,
+        Did::Restored(_) => 1,
+        Did::Reshaped(_) => 2,
+        Did::Elided(_) => 3,
+    }
+}
+
+fn color_of(did: &Did) -> Color {
+    match did {
+        Did::Kept => Color::Green,
+        Did::Restored(_) => Color::Cyan,
+        Did::Reshaped(_) => Color::Yellow,
+        Did::Elided(_) => Color::Red,
+    }
+}
+
+/// An Item in a few words.
+pub(crate) fn describe(item: &Item) -> String {
+    let short = |text: &str| {
+        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut: String = line.chars().take(40).collect();
+        let dots = if line.chars().count() > 40 { "…" } else { "" };
+        text::plain(&format!("{cut}{dots}"))
+    };
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => short(text),
+        Body::Thought(thought) if thought.content.is_empty() => "a sealed thought".to_owned(),
+        Body::Thought(thought) => format!("thought: {}", short(&thought.content)),
+        Body::Call(call) => format!("call {}", text::plain(&call.name)),
+        Body::Result(result) => format!("result of {}", text::plain(&result.call.0)),
+        Body::Hosted(hosted) if hosted.is_result => {
+            format!("result of {}", text::plain(&hosted.name))
+        }
+        Body::Hosted(hosted) => format!("hosted {}", text::plain(&hosted.name)),
+        Body::Media(_) => "media".to_owned(),
+        Body::Compaction => "a compaction".to_owned(),
+        Body::Unknown => "something unknown".to_owned(),
+    }
+}
+
+fn write_fates(file: &Path, call: &Call, encoded: &Encoded) -> Result<(), Failure> {
+    let report = fates_json(call, encoded);
+    std::fs::write(file, report.bytes())
+        .with_context(|| format!("{} cannot be written", file.display()))?;
+    Ok(())
+}
+
+fn fates_json(call: &Call, encoded: &Encoded) -> Json {
+    json::object(|o| {
+        o.string("wire", call.target.origin.wire.as_str());
+        o.string("provider", &call.target.origin.provider).string("model", call.target.model());
+        o.string("path", &encoded.request.path);
+        o.array("fates", |a| {
+            for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
+                a.object(|o| {
+                    o.string("item", &fate.item.0).string("says", &describe(item));
+                    put_did(o, "visible", &fate.visible);
+                    o.array("seals", |a| {
+                        for (seal, did) in item.seals.iter().zip(&fate.seals) {
+                            a.object(|o| {
+                                o.string("format", &seal.format).number("bytes", seal.len() as u64);
+                                o.string("owner", &seal.owner.provider);
+                                put_did(o, "did", did);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+        o.array("warnings", |a| {
+            for warning in &encoded.warnings {
+                a.object(|o| {
+                    o.string("setting", &warning.setting).string("message", &warning.message);
+                });
+            }
+        });
+    })
+}
+
+fn put_did(o: &mut json::Object<'_>, key: &str, did: &Did) {
+    o.string(key, did.word());
+    match did {
+        Did::Kept => {}
+        Did::Restored(evidence) => {
+            o.string(&format!("{key}_evidence"), &evidence.to_string());
+        }
+        Did::Reshaped(how) => {
+            o.string(&format!("{key}_how"), &how.to_string());
+        }
+        Did::Elided(why) => {
+            o.string(&format!("{key}_why"), &why.to_string());
+        }
+    }
+}

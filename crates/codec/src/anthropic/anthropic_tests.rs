@@ -1,0 +1,1 @@
+//! The Messages API, in both directions.

@@ -1,0 +1,352 @@
+//! Requests and responses, read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, Label, Media, Name, Native,
+    NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
+    Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Usage, Wire,
+};
+
+use crate::anthropic::wire::{self, Block};
+use crate::calls::Calls;
+use crate::{Asked, CodecError, draft, sealed};
+
+const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
+
+/// The members that fields of the Call speak for.
+const KNOWN: &[&str] = &[
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "stream",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stop_sequences",
+    "tool_choice",
+    "thinking",
+    "output_config",
+];
+
+/// Reads a request.
+pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    let tree = Tree::parse(request.body.clone())?;
+    let root = tree.root();
+    let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
+    let messages = root.get("messages").filter(|messages| messages.is_array());
+    let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
+    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut call = Call::new(asked.target.clone());
+    for (index, message) in messages.elements().enumerate() {
+        if !message.is_object() {
+            return Err(shape(&format!("messages.{index}"), "must be an object"));
+        }
+        reader.message(index, message, &mut call.items);
+    }
+    call.system = root.present("system").map(|system| reader.system(system)).unwrap_or_default();
+    call.tools = root.get("tools").into_iter().flat_map(|tools| tools_of(tools)).collect();
+    call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
+    call.settings = settings(root);
+    let extras = root.members().filter(|(key, _)| !KNOWN.iter().any(|known| key.is(known)));
+    call.extras = extras
+        .map(|(key, value)| Extra {
+            wire: Some(WIRE),
+            key: key.name().unwrap_or_default(),
+            value: value.json(),
+        })
+        .collect();
+    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    Ok(call)
+}
+
+/// Reads a whole response.
+pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    let tree = Tree::parse(body.clone())?;
+    let root = tree.root();
+    if root.text_of("type").as_deref() == Some("error") || root.get("error").is_some() {
+        return Err(CodecError::Provider(Box::new(failure(root, body))));
+    }
+    let content = root.get("content").filter(|content| content.is_array());
+    let content = content.ok_or_else(|| {
+        CodecError::shape(WIRE, "response", "content", "must be a list of blocks")
+    })?;
+    let origin = asked.origin(root.text_of("model").as_deref(), None);
+    let id = root.name_of("id");
+    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    reader.prefix_ids_with(id.as_deref());
+    let items = content
+        .elements()
+        .enumerate()
+        .map(|(part, block)| reader.block(Place::new(0, part), Role::Assistant, block, None))
+        .collect();
+    let sequence = root.name_of("stop_sequence");
+    let stop = wire::stop(root.text_of("stop_reason").as_deref(), sequence);
+    let usage = root.get("usage").map(|usage| wire::usage(usage, Usage::default()));
+    let extras = root.members().filter(|(key, _)| !key.is("content"));
+    let extras =
+        extras.map(|(key, value)| (key.name().unwrap_or_default(), value.json())).collect();
+    Ok(Reply { id, items, stop, usage: usage.unwrap_or_default(), origin, extras })
+}
+
+/// Reads the provider's account of a failure.
+pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
+    let message = root.at("/error/message").and_then(Node::name);
+    let message = message.or_else(|| root.name_of("message")).unwrap_or_default();
+    let kind = root.at("/error/type").and_then(Node::name);
+    Failure { status: None, kind, message, body: body.clone() }
+}
+
+/// Reads blocks. The same for both sides; only what is said of their origin differs.
+pub(super) struct Reader<'a> {
+    asked: &'a Asked,
+    origin: Arc<Origin>,
+    side: Side,
+    calls: Calls,
+    id_prefix: String,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
+        Self { asked, origin, side, calls: Calls::default(), id_prefix: String::new() }
+    }
+
+    /// Item ids of a reply begin with the reply's.
+    pub(super) fn prefix_ids_with(&mut self, reply: Option<&str>) {
+        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    }
+
+    fn message(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>) {
+        let role = match message.text_of("role").as_deref() {
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some(_) | None => Role::User,
+        };
+        let content = message.get("content");
+        let blocks: Vec<_> = content.into_iter().flat_map(Node::elements).collect();
+        let parts = blocks.len().max(1);
+        let envelope = Arc::new(Envelope { json: message.json(), parts });
+        let place = |part| Place::new(index, part);
+        if blocks.is_empty() {
+            // A bare string is one text. An empty or odd message is kept, though it says nothing.
+            let (body, json) = match content.filter(|content| content.is_string()) {
+                Some(text) => (Body::Text(text.name().unwrap_or_default()), text.json()),
+                None => (Body::Unknown, message.json()),
+            };
+            let native = draft::heard(WIRE, self.side, json, Some(&envelope));
+            items.push(self.item(place(0), role, body, native));
+            return;
+        }
+        for (part, block) in blocks.into_iter().enumerate() {
+            items.push(self.block(place(part), role, block, Some(&envelope)));
+        }
+    }
+
+    fn system(&mut self, system: Node<'_>) -> Vec<Item> {
+        let blocks: Vec<_> = system.elements().collect();
+        let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len().max(1) });
+        let mut items: Vec<Item> = match system.name() {
+            Some(text) => {
+                let native = draft::heard(WIRE, self.side, system.json(), Some(&envelope));
+                vec![self.item(Place::default(), Role::System, Body::Text(text), native)]
+            }
+            None => blocks
+                .into_iter()
+                .enumerate()
+                .map(|(part, block)| {
+                    self.block(Place::new(0, part), Role::System, block, Some(&envelope))
+                })
+                .collect(),
+        };
+        for (part, item) in items.iter_mut().enumerate() {
+            item.id = format!("system.{part}").into();
+        }
+        items
+    }
+
+    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
+        let id = format!("{}{}.{}", self.id_prefix, place.message, place.part);
+        let mut item = Item::new(id, place, role, body);
+        item.native = Some(native);
+        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
+        item
+    }
+
+    pub(super) fn block(
+        &mut self,
+        place: Place,
+        role: Role,
+        block: Node<'_>,
+        envelope: Option<&Arc<Envelope>>,
+    ) -> Item {
+        let kind = block.text_of("type").unwrap_or_default();
+        let kind = Block::of(&kind);
+        let body = self.body(place, kind, block);
+        let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
+        native.id = block.name_of("id");
+        let mut item = self.item(place, role, body, native);
+        item.seals = sealed::find(block, |key| kind.seals(key).is_some())
+            .into_iter()
+            .map(|(at, value)| {
+                let key = at.rsplit('/').next().unwrap_or_default();
+                let format = kind.seals(key).unwrap_or(Label::Borrowed("anthropic"));
+                self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
+            })
+            .collect();
+        item
+    }
+
+    fn body(&mut self, place: Place, kind: Block, block: Node<'_>) -> Body {
+        let thought = |text: Name, kind| {
+            Body::Thought(Thought::issued(text, kind, ReasoningFormat::AnthropicClaudeV1))
+        };
+        match kind {
+            Block::Text => Body::Text(block.name_of("text").unwrap_or_default()),
+            Block::Thinking => {
+                let text = block.name_of("thinking").unwrap_or_default();
+                let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
+                thought(text, kind)
+            }
+            Block::RedactedThinking => thought(Name::from(""), ThoughtKind::Encrypted),
+            Block::Image | Block::Document => {
+                media(block, &self.origin).map_or(Body::Unknown, Body::Media)
+            }
+            Block::ToolUse => {
+                let wire_id = block.name_of("id");
+                let name = block.name_of("name").unwrap_or_default();
+                let id = self.calls.open(wire_id.as_ref(), &name, place);
+                let args = block.get("input").map_or_else(throughline_core::Json::null, Node::json);
+                Body::Call(ToolCall { id, wire_id, name, args, custom: false })
+            }
+            Block::ToolResult => {
+                let wire_id = block.name_of("tool_use_id");
+                let is_error = block.get("is_error").and_then(Node::bool).unwrap_or(false);
+                Body::Result(ToolResult {
+                    call: self.calls.answer(wire_id.as_deref(), None),
+                    wire_id,
+                    name: None,
+                    outcome: if is_error { Outcome::Error } else { Outcome::Ok },
+                    parts: block.get("content").map(|c| parts(c, &self.origin)).unwrap_or_default(),
+                })
+            }
+            Block::HostedCall => Body::Hosted(Hosted {
+                name: block.name_of("name").unwrap_or_default(),
+                pairs: block.name_of("id"),
+                is_result: false,
+                visible: Name::from(""),
+            }),
+            Block::HostedResult => {
+                let kind = block.text_of("type").unwrap_or_default();
+                Body::Hosted(Hosted {
+                    name: Name::from(kind.trim_end_matches("_tool_result")),
+                    pairs: block.name_of("tool_use_id"),
+                    is_result: true,
+                    visible: Name::from(""),
+                })
+            }
+            Block::Compaction => Body::Compaction,
+            Block::Unknown => Body::Unknown,
+        }
+    }
+}
+
+fn media(block: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
+    let source = block.get("source")?;
+    let mime = source.name_of("media_type");
+    match &*source.text_of("type")? {
+        "base64" => Some(Media::Inline { mime: mime?, base64: source.get("data")?.text_bytes()? }),
+        "url" => Some(Media::Remote { mime, uri: source.name_of("url")?, owner: None }),
+        "file" => {
+            let owner = Some(Arc::clone(origin));
+            Some(Media::Remote { mime, uri: source.name_of("file_id")?, owner })
+        }
+        _ => None,
+    }
+}
+
+fn parts(content: Node<'_>, origin: &Arc<Origin>) -> Vec<Part> {
+    if let Some(text) = content.name() {
+        return vec![Part::Text(text)];
+    }
+    let part = |block: Node<'_>| match &*block.text_of("type").unwrap_or_default() {
+        "text" => Part::Text(block.name_of("text").unwrap_or_default()),
+        "image" | "document" => {
+            media(block, origin).map_or_else(|| Part::Unknown(WIRE, block.json()), Part::Media)
+        }
+        _ => Part::Unknown(WIRE, block.json()),
+    };
+    content.elements().map(part).collect()
+}
+
+fn tools_of(tools: Node<'_>) -> Vec<Tool> {
+    let elements: Vec<_> = tools.elements().collect();
+    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
+    let tool = |node: Node<'_>| Tool {
+        name: node.name_of("name").unwrap_or_default(),
+        description: node.name_of("description"),
+        schema: node.get("input_schema").map(Node::json),
+        hosted: node.get("input_schema").is_none(),
+        native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+    };
+    elements.into_iter().map(tool).collect()
+}
+
+fn settings(root: Node<'_>) -> Settings {
+    let raw = |key: &str| root.present(key).map(Node::json);
+    let choice = root.present("tool_choice");
+    let no_parallel = choice.and_then(|c| c.get("disable_parallel_tool_use")).and_then(Node::bool);
+    Settings {
+        max_tokens: root.get("max_tokens").and_then(Node::u64),
+        temperature: raw("temperature"),
+        top_p: raw("top_p"),
+        top_k: raw("top_k"),
+        stop: root
+            .get("stop_sequences")
+            .into_iter()
+            .flat_map(Node::elements)
+            .filter_map(Node::name)
+            .collect(),
+        choice: choice.map(|choice| match choice.text_of("type").as_deref() {
+            Some("auto") => Choice::Auto,
+            Some("none") => Choice::None,
+            Some("any") => Choice::Any,
+            Some("tool") => Choice::Tool(choice.name_of("name").unwrap_or_default()),
+            Some(_) | None => Choice::Other(choice.json()),
+        }),
+        parallel: no_parallel.map(|no| !no),
+        reasoning: reasoning(root),
+        output: root.at("/output_config/format/schema").map(|schema| Output::Schema {
+            name: None,
+            schema: schema.json(),
+            strict: None,
+        }),
+    }
+}
+
+fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
+    let thinking = root.present("thinking");
+    let effort = root.at("/output_config/effort").and_then(Node::name);
+    if thinking.is_none() && effort.is_none() {
+        return None;
+    }
+    let kind = thinking.and_then(|thinking| thinking.text_of("type"));
+    let display = thinking.and_then(|thinking| thinking.text_of("display"));
+    Some(NativeReasoning {
+        enabled: match kind.as_deref() {
+            Some("disabled") => Some(false),
+            Some(_) => Some(true),
+            None => None,
+        },
+        effort,
+        budget_tokens: thinking.and_then(|t| t.get("budget_tokens")).and_then(Node::u64),
+        include_thoughts: match display.as_deref() {
+            Some("omitted") => Some(false),
+            Some(_) => Some(true),
+            None => None,
+        },
+        provider_extras: Vec::new(),
+    })
+}

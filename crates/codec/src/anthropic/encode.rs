@@ -1,0 +1,477 @@
+//! Calls and Replies, written.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Digest, Encoded, Fate, How, Item, Json, Media, Native, Outcome, Part, Reply, Role,
+    Side, ToolResult, Why, Wire, json, tag::tag_of,
+};
+
+use crate::anthropic::wire;
+use crate::calls::OutgoingIds;
+use crate::draft::{self, Draft};
+use crate::gate::{self, CallersThought};
+use crate::group::{Group, groups};
+use crate::prefix::Prefix;
+
+mod settings;
+
+const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
+const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    System,
+    User,
+    Assistant,
+}
+
+impl Speaker {
+    fn role(self) -> &'static str {
+        match self {
+            Speaker::System => "system",
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+        }
+    }
+}
+
+/// Writes a Call.
+pub(super) fn encode(call: &Call) -> Encoded {
+    let mut draft = Draft::new(call, WIRE);
+    let model = call.target.model();
+    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
+        draft.put("model", json::string(model));
+    }
+    let mut writer = Writer {
+        call,
+        prefix: call.target.profile.bound.prefix.then(Prefix::new),
+        ids: OutgoingIds::default(),
+    };
+    let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
+    let (system, conversation) = call.items.split_at(leading);
+    writer.system(&mut draft, system);
+    writer.tools(&mut draft);
+    let pieces = writer.messages(&mut draft, conversation);
+    settings::put(&mut draft, call, &pieces);
+    draft.put_elements("messages", &pieces);
+    if draft.source().is_none() || draft.was("stream").is_some() || call.stream {
+        let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
+        if was != call.stream {
+            draft.put("stream", call.stream.into());
+        }
+    }
+    draft.put_extras();
+    draft.put_provider_extras();
+    let prefix = writer.prefix.map(|prefix| prefix.digest());
+    draft.finish("/v1/messages", &[VERSION], prefix)
+}
+
+/// System prompts that another wire keeps among its messages go to the top while nothing stands before them.
+fn is_leading_system(item: &Item) -> bool {
+    matches!(item.role, Role::System | Role::Developer) && item.native_on(&WIRE).is_none()
+}
+
+struct Writer<'c> {
+    call: &'c Call,
+    prefix: Option<Prefix>,
+    ids: OutgoingIds,
+}
+
+impl<'c> Writer<'c> {
+    fn absorb(&mut self, name: &str, element: &Json) {
+        if let Some(prefix) = &mut self.prefix {
+            prefix.absorb(name, element);
+        }
+    }
+
+    fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
+        let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
+        if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
+            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+            self.absorb("system", &envelope.json);
+            return;
+        }
+        if items.is_empty() {
+            if draft.was("system").is_some() {
+                draft.remove("system");
+            }
+            return;
+        }
+        let mut blocks = Vec::new();
+        for item in items {
+            let (block, fate) = self.block(draft, item, None);
+            blocks.extend(block);
+            draft.fates.push(fate);
+        }
+        let system = json::array_of(&blocks);
+        self.absorb("system", &system);
+        draft.put("system", system);
+    }
+
+    fn tools(&mut self, draft: &mut Draft<'_>) {
+        let mut tools = Vec::with_capacity(self.call.tools.len());
+        for tool in &self.call.tools {
+            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
+            if let Some(native) = native {
+                tools.push(native.json.clone());
+            } else if tool.hosted {
+                let name = &tool.name;
+                draft
+                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
+            } else {
+                draft.warn_of_markers(tool.native.as_ref());
+                tools.push(json::object(|o| {
+                    o.string("name", &tool.name);
+                    o.maybe_string("description", tool.description.as_deref());
+                    match &tool.schema {
+                        Some(schema) => o.raw("input_schema", schema),
+                        None => o.object("input_schema", |o| {
+                            o.string("type", "object");
+                        }),
+                    };
+                }));
+            }
+        }
+        if draft.was("tools").is_some() || !tools.is_empty() {
+            draft.put_elements("tools", &tools);
+        }
+        for tool in &tools {
+            self.absorb("tool", tool);
+        }
+    }
+
+    fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
+        let call = self.call;
+        let mut pieces = Vec::new();
+        for group in groups(items, &WIRE, |item| speaker(call, item)) {
+            let piece = self.message(draft, &group);
+            if let Some(piece) = &piece {
+                self.absorb("message", piece);
+            }
+            pieces.extend(piece);
+        }
+        pieces
+    }
+
+    fn message(&mut self, draft: &mut Draft<'_>, group: &Group<'c, Speaker>) -> Option<Json> {
+        let prefix = self.prefix.as_ref().map(Prefix::digest);
+        let target = &self.call.target;
+        let opens =
+            |item: &&Item| gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none();
+        if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
+            && group.items.iter().all(opens)
+        {
+            for item in &group.items {
+                self.note_native_call(item);
+                draft.fates.push(draft::kept(item));
+            }
+            return Some(envelope.json.clone());
+        }
+        let mut blocks = Vec::with_capacity(group.items.len());
+        let mut answers = Vec::new();
+        for item in &group.items {
+            let (block, fate) = self.block(draft, item, prefix.as_ref());
+            // Answers come first in their message, or the provider does not find them.
+            let list =
+                if matches!(item.body, Body::Result(_)) { &mut answers } else { &mut blocks };
+            list.extend(block);
+            draft.fates.push(fate);
+        }
+        answers.extend(blocks);
+        if answers.is_empty() {
+            return None;
+        }
+        let content = json::array_of(&answers);
+        let envelope =
+            group.items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
+        Some(match envelope {
+            Some(envelope) => {
+                draft::edited(Some(&envelope.json), &[(Cow::Borrowed("content"), Some(content))])
+            }
+            None => json::object(|o| {
+                o.string("role", group.speaker.role()).raw("content", &content);
+            }),
+        })
+    }
+
+    fn note_native_call(&mut self, item: &Item) {
+        if let Body::Call(call) = &item.body
+            && let Some(wire_id) = &call.wire_id
+        {
+            self.ids.native(&call.id, wire_id);
+        }
+    }
+
+    /// One block, and what became of the Item.
+    fn block(
+        &mut self,
+        draft: &mut Draft<'_>,
+        item: &Item,
+        prefix: Option<&Digest>,
+    ) -> (Option<Json>, Fate) {
+        if let Some(native) = item.native_on(&WIRE) {
+            return self.native_block(item, native, prefix);
+        }
+        draft.warn_of_markers(item.native.as_ref());
+        let target = &self.call.target;
+        let seals_why = gate::why_left(item, target);
+        let said = |block: Json| {
+            let how = if item.native.is_some() { Some(How::OtherWire) } else { None };
+            let fate =
+                how.map_or_else(|| draft::kept(item), |how| draft::reshaped(item, how, seals_why));
+            (Some(block), fate)
+        };
+        let left = |why| (None, draft::elided(item, why));
+        match &item.body {
+            Body::Text(text) | Body::Summary { text, .. } if text.trim().is_empty() => {
+                left(Why::NotOnThisWire)
+            }
+            Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
+            Body::Media(media) => match media_block(media, target) {
+                Some(block) => said(block),
+                None => {
+                    draft.warn("media", "a kind of media that this wire cannot carry was left out");
+                    left(Why::NotOnThisWire)
+                }
+            },
+            Body::Thought(_) if item.origin.is_some() => left(seals_why),
+            Body::Thought(thought) => {
+                let tag = tag_of(&WIRE).unwrap_or_default();
+                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
+                let block = match way {
+                    CallersThought::Typed(payload) => Some(payload),
+                    CallersThought::Text(text) => Some(text_block(&text)),
+                    CallersThought::Apart => None,
+                };
+                (block, fate)
+            }
+            Body::Call(call) => {
+                let id = self.ids.call(&call.id);
+                said(json::object(|o| {
+                    o.string("type", "tool_use").string("id", &id).string("name", &call.name);
+                    // Free text is not an object, and this wire takes objects only.
+                    if call.args.tree().root().is_object() {
+                        o.raw("input", &call.args);
+                    } else {
+                        o.object("input", |o| {
+                            o.raw("input", &call.args);
+                        });
+                    }
+                }))
+            }
+            Body::Result(result) => said(self.result_block(draft, result)),
+            Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
+        }
+    }
+
+    /// A block that this wire said. A thought goes whole or not at all; of a text, the citations may stay behind.
+    fn native_block(
+        &mut self,
+        item: &Item,
+        native: &Native,
+        prefix: Option<&Digest>,
+    ) -> (Option<Json>, Fate) {
+        let target = &self.call.target;
+        let seals = gate::seals(item, target, prefix);
+        let is_string = native.json.bytes().first() == Some(&b'"');
+        let block = match native.side {
+            Side::Request if is_string => json::object(|o| {
+                o.string("type", "text").raw("text", &native.json);
+            }),
+            Side::Request => native.json.clone(),
+            Side::Response => wire::project(&native.json),
+        };
+        let is_empty_message = native.envelope.as_ref().is_some_and(|e| e.json == native.json);
+        if is_empty_message && !is_string {
+            return (None, draft::elided(item, Why::NotOnThisWire));
+        }
+        let fate = |visible, seals| Fate { item: item.id.clone(), visible, seals };
+        let kept = throughline_core::Did::Kept;
+        match (&item.body, gate::refusal(&seals)) {
+            (Body::Thought(thought), _) if !thought.whole => (None, draft::elided(item, Why::Cut)),
+            (Body::Thought(_), None) if item.seals.is_empty() => {
+                (None, draft::elided(item, Why::Unsigned))
+            }
+            (_, None) => {
+                self.note_native_call(item);
+                (Some(block), fate(kept, seals))
+            }
+            (Body::Text(text), Some(why)) => {
+                (Some(text_block(text)), draft::reshaped(item, How::Flattened, why))
+            }
+            (_, Some(why)) => (None, draft::elided(item, why)),
+        }
+    }
+
+    fn result_block(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
+        let id = self.ids.result(&result.call);
+        let target = &self.call.target;
+        let mut parts = Vec::new();
+        for part in &result.parts {
+            match part {
+                Part::Text(text) => parts.push(text_block(text)),
+                Part::Value(value) => parts.push(text_block(value.as_str())),
+                Part::Media(media) => match media_block(media, target) {
+                    Some(block) => parts.push(block),
+                    None => draft
+                        .warn("media", "a kind of media that this wire cannot carry was left out"),
+                },
+                Part::Unknown(wire, json) if *wire == WIRE => parts.push(json.clone()),
+                Part::Unknown(wire, _) => {
+                    draft
+                        .warn("tool result", format!("a part that only {wire} knows was left out"));
+                }
+            }
+        }
+        json::object(|o| {
+            o.string("type", "tool_result").string("tool_use_id", &id);
+            match result.parts.as_slice() {
+                [Part::Text(text)] => {
+                    o.string("content", text);
+                }
+                _ => {
+                    o.array("content", |a| {
+                        for part in &parts {
+                            a.raw(part);
+                        }
+                    });
+                }
+            }
+            if result.outcome != Outcome::Ok {
+                o.bool("is_error", true);
+            }
+        })
+    }
+}
+
+fn speaker(call: &Call, item: &Item) -> Speaker {
+    let is_native = item.native_on(&WIRE).is_some();
+    match (item.role, &item.body) {
+        (Role::System, _) if is_native => Speaker::System,
+        (Role::Assistant, Body::Thought(thought)) if item.origin.is_none() && !is_native => {
+            // A caller's thought is not the model's own output, unless its payload says that it is.
+            let tag = tag_of(&WIRE).unwrap_or_default();
+            if gate::is_typed(call, item, thought, tag) {
+                Speaker::Assistant
+            } else {
+                Speaker::User
+            }
+        }
+        (Role::Assistant, _) => Speaker::Assistant,
+        (Role::System | Role::Developer | Role::User | Role::Tool, _) => Speaker::User,
+    }
+}
+
+fn text_block(text: &str) -> Json {
+    json::object(|o| {
+        o.string("type", "text").string("text", text);
+    })
+}
+
+fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json> {
+    let kind_of = |mime: &str| match mime {
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" => Some("image"),
+        "application/pdf" => Some("document"),
+        _ => None,
+    };
+    match media {
+        Media::Inline { mime, base64 } => {
+            let data = std::str::from_utf8(base64).ok()?;
+            let kind = kind_of(mime)?;
+            Some(json::object(|o| {
+                o.string("type", kind).object("source", |o| {
+                    o.string("type", "base64").string("media_type", mime).string("data", data);
+                });
+            }))
+        }
+        Media::Remote { mime, uri, owner: None } => {
+            let kind = mime.as_deref().map_or(Some("image"), kind_of)?;
+            Some(json::object(|o| {
+                o.string("type", kind).object("source", |o| {
+                    o.string("type", "url").string("url", uri);
+                });
+            }))
+        }
+        Media::Remote { mime, uri, owner: Some(owner) } => {
+            let kind = mime.as_deref().map_or(Some("document"), kind_of)?;
+            let is_own = owner.provider == target.origin.provider;
+            is_own.then(|| {
+                json::object(|o| {
+                    o.string("type", kind).object("source", |o| {
+                        o.string("type", "file").string("file_id", uri);
+                    });
+                })
+            })
+        }
+    }
+}
+
+/// Writes a whole response.
+pub(super) fn reply(reply: &Reply) -> Bytes {
+    let content = json::array(|a| {
+        for item in &reply.items {
+            if let Some(block) = reply_block(item) {
+                a.raw(&block);
+            }
+        }
+    });
+    let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
+    let written = json::object(|o| {
+        if let Some(extras) = own.filter(|extras| !extras.is_empty()) {
+            let mut is_written = false;
+            for (key, value) in extras {
+                // `content` stands where Anthropic puts it: behind the role.
+                o.raw(key, value);
+                if &**key == "role" {
+                    o.raw("content", &content);
+                    is_written = true;
+                }
+            }
+            if !is_written {
+                o.raw("content", &content);
+            }
+            return;
+        }
+        let (reason, sequence) = wire::stop_words(&reply.stop);
+        o.string("id", reply.id.as_deref().unwrap_or("msg"));
+        o.string("type", "message")
+            .string("role", "assistant")
+            .string("model", &reply.origin.answered);
+        o.raw("content", &content);
+        match reason {
+            Some(reason) => o.string("stop_reason", reason),
+            None => o.null("stop_reason"),
+        };
+        match sequence {
+            Some(sequence) => o.string("stop_sequence", sequence),
+            None => o.null("stop_sequence"),
+        };
+        o.raw("usage", &wire::usage_json(&reply.usage));
+    });
+    written.bytes().clone()
+}
+
+/// A block of a response. Another wire's thought is shown to its reader; only this wire's carries a signature.
+pub(super) fn reply_block(item: &Item) -> Option<Json> {
+    if let Some(native) = item.native_on(&WIRE) {
+        return Some(native.json.clone());
+    }
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),
+        Body::Thought(thought) => Some(json::object(|o| {
+            o.string("type", "thinking")
+                .string("thinking", &thought.content)
+                .string("signature", "");
+        })),
+        Body::Call(call) => Some(json::object(|o| {
+            o.string("type", "tool_use").string("id", &call.id.0).string("name", &call.name);
+            o.raw("input", &call.args);
+        })),
+        Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
+            None
+        }
+    }
+}

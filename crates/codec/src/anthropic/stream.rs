@@ -1,0 +1,494 @@
+//! Streamed messages, read and written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Delta, Event, Item, Json, Name, Node, Origin, Place, Reply, Role, Side, Stop, Tree,
+    Usage, Wire, json,
+};
+
+use crate::anthropic::decode::{self, Reader};
+use crate::anthropic::encode;
+use crate::anthropic::wire;
+use crate::events;
+use crate::frame::Frame;
+use crate::{Asked, CodecError, Decoder, Encoder};
+
+const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
+
+/// Reads a streamed message.
+pub(super) struct MessageDecoder {
+    asked: Asked,
+    origin: Arc<Origin>,
+    id: Option<Name>,
+    open: BTreeMap<u64, OpenBlock>,
+    items: Vec<Item>,
+    stop: Option<(Name, Option<Name>)>,
+    usage: Usage,
+    extras: Vec<(Name, Json)>,
+    has_ended: bool,
+}
+
+/// A block whose end has not come.
+struct OpenBlock {
+    index: u32,
+    start: Json,
+    text: String,
+    signature: Option<Json>,
+    citations: Vec<Json>,
+    others: Vec<(Name, Json)>,
+}
+
+impl MessageDecoder {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self {
+            origin: Arc::clone(&asked.target.origin),
+            asked,
+            id: None,
+            open: BTreeMap::new(),
+            items: Vec::new(),
+            stop: None,
+            usage: Usage::default(),
+            extras: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    fn started(&mut self, root: Node<'_>) -> Vec<Event> {
+        let Some(message) = root.get("message") else { return vec![Event::Alien(root.json())] };
+        self.id = message.name_of("id");
+        self.origin = self.asked.origin(message.text_of("model").as_deref(), None);
+        for (key, value) in message.members().filter(|(key, _)| !key.is("content")) {
+            self.note(key, value);
+        }
+        let began = Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) };
+        self.count(message.get("usage"), vec![began])
+    }
+
+    /// Notes a member of the message: a later value replaces an earlier one in its place.
+    fn note(&mut self, key: Node<'_>, value: Node<'_>) {
+        let name = key.name().unwrap_or_default();
+        match self.extras.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value.json(),
+            None => self.extras.push((name, value.json())),
+        }
+    }
+
+    fn count(&mut self, usage: Option<Node<'_>>, mut events: Vec<Event>) -> Vec<Event> {
+        if let Some(usage) = usage {
+            self.usage = wire::usage(usage, self.usage);
+            events.push(Event::Usage(self.usage));
+        }
+        events
+    }
+
+    fn opened(&mut self, root: Node<'_>) -> Vec<Event> {
+        let (Some(at), Some(block)) =
+            (root.get("index").and_then(Node::u64), root.get("content_block"))
+        else {
+            return vec![Event::Alien(root.json())];
+        };
+        let index = u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX);
+        let body = events::opening(&self.item(index, &block.json(), false).body);
+        let (text, signature) = (String::new(), None);
+        let (start, citations, others) = (block.json(), Vec::new(), Vec::new());
+        self.open.insert(at, OpenBlock { index, start, text, signature, citations, others });
+        vec![Event::Opened { index, body }]
+    }
+
+    fn delta(&mut self, root: Node<'_>) -> Vec<Event> {
+        let block = root.get("index").and_then(Node::u64).and_then(|at| self.open.get_mut(&at));
+        let (Some(block), Some(delta)) = (block, root.get("delta")) else {
+            return vec![Event::Alien(root.json())];
+        };
+        let index = block.index;
+        let kind = delta.text_of("type").unwrap_or_default();
+        let mut joined = |key: &str, make: fn(Arc<str>) -> Delta| {
+            let Some(piece) = delta.text_of(key) else { return Vec::new() };
+            block.text.push_str(&piece);
+            vec![Event::Delta { index, delta: make(Arc::from(piece)) }]
+        };
+        match &*kind {
+            "text_delta" => joined("text", Delta::Text),
+            "thinking_delta" => joined("thinking", Delta::Thought),
+            "input_json_delta" => joined("partial_json", Delta::Args),
+            "signature_delta" => {
+                block.signature = delta.get("signature").map(Node::json);
+                Vec::new()
+            }
+            "citations_delta" => {
+                block.citations.extend(delta.get("citation").map(Node::json));
+                Vec::new()
+            }
+            "compaction_delta" => {
+                let members = delta.members().filter(|(key, _)| !key.is("type"));
+                let members =
+                    members.map(|(key, value)| (key.name().unwrap_or_default(), value.json()));
+                block.others.extend(members);
+                Vec::new()
+            }
+            _ => vec![Event::Alien(root.json())],
+        }
+    }
+
+    fn closed(&mut self, root: Node<'_>) -> Vec<Event> {
+        let at = root.get("index").and_then(Node::u64);
+        let Some(block) = at.and_then(|at| self.open.remove(&at)) else {
+            return vec![Event::Alien(root.json())];
+        };
+        let item = self.item(block.index, &block.assemble(), true);
+        self.items.push(item.clone());
+        vec![Event::Closed { index: block.index, item: Box::new(item) }]
+    }
+
+    fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
+        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+        reader.prefix_ids_with(self.id.as_deref());
+        let tree = block.tree();
+        let place = Place { message: 0, part: index };
+        let mut item = reader.block(place, Role::Assistant, tree.root(), None);
+        if let Some(native) = &mut item.native {
+            native.assembled = true;
+        }
+        if !is_whole {
+            spoil(&mut item);
+        }
+        item
+    }
+
+    fn changed(&mut self, root: Node<'_>) -> Vec<Event> {
+        if let Some(delta) = root.get("delta") {
+            for (key, value) in delta.members() {
+                self.note(key, value);
+            }
+            if let Some(reason) = delta.name_of("stop_reason") {
+                self.stop = Some((reason, delta.name_of("stop_sequence")));
+            }
+        }
+        for (key, value) in root.members().filter(|(key, _)| !key.is("type") && !key.is("delta")) {
+            self.note(key, value);
+        }
+        self.count(root.get("usage"), Vec::new())
+    }
+
+    fn ended(&mut self) -> Vec<Event> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Vec::new();
+        }
+        let is_cut = !self.open.is_empty();
+        for block in std::mem::take(&mut self.open).into_values() {
+            let item = self.item(block.index, &block.assemble(), false);
+            self.items.push(item);
+        }
+        let stop = match self.stop.take() {
+            Some((reason, sequence)) if !is_cut => wire::stop(Some(&reason), sequence),
+            Some(_) | None => Stop::Cut,
+        };
+        let mut items = std::mem::take(&mut self.items);
+        items.sort_by_key(|item| item.place);
+        if stop == Stop::Cut {
+            items.iter_mut().for_each(spoil);
+        }
+        vec![Event::Ended(Box::new(Reply {
+            id: self.id.clone(),
+            items,
+            stop,
+            usage: self.usage,
+            origin: Arc::clone(&self.origin),
+            extras: std::mem::take(&mut self.extras),
+        }))]
+    }
+}
+
+/// What was cut off can be read and never be replayed.
+fn spoil(item: &mut Item) {
+    item.seals.clear();
+    if let Body::Thought(thought) = &mut item.body {
+        thought.whole = false;
+    }
+}
+
+impl OpenBlock {
+    /// The whole block: the members of its beginning in their order, with what the deltas said.
+    fn assemble(&self) -> Json {
+        let tree = self.start.tree();
+        let start = tree.root();
+        let kind = start.text_of("type").unwrap_or_default();
+        let text_key = match &*kind {
+            "thinking" => "thinking",
+            "text" => "text",
+            _ => "",
+        };
+        let input = (!self.text.is_empty() && text_key.is_empty())
+            .then(|| Json::parse(self.text.clone()).unwrap_or_else(|_| json::string(&self.text)));
+        json::object(|o| {
+            let (mut has_signature, mut has_citations) = (false, false);
+            for (key, value) in start.members() {
+                let name = key.text().unwrap_or_default();
+                let other = self.others.iter().rfind(|(other, _)| **other == *name);
+                match (&*name, &self.signature, &input) {
+                    (name, _, _) if name == text_key => {
+                        let before = value.text().unwrap_or_default();
+                        o.string(name, &(before.into_owned() + &self.text));
+                    }
+                    ("signature", Some(signature), _) => {
+                        has_signature = true;
+                        o.raw("signature", signature);
+                    }
+                    ("input", _, Some(input)) => {
+                        o.raw("input", input);
+                    }
+                    ("citations", _, _) if !self.citations.is_empty() => {
+                        has_citations = true;
+                        self.put_citations(o, value);
+                    }
+                    (name, _, _) => {
+                        match other {
+                            Some((_, value)) => o.raw(name, value),
+                            None => o.node(name, value),
+                        };
+                    }
+                }
+            }
+            if let (Some(signature), false) = (&self.signature, has_signature) {
+                o.raw("signature", signature);
+            }
+            if !has_citations && !self.citations.is_empty() {
+                self.put_citations(o, start);
+            }
+            for (key, value) in &self.others {
+                if start.get(key).is_none() {
+                    o.raw(key, value);
+                }
+            }
+        })
+    }
+
+    fn put_citations(&self, o: &mut json::Object<'_>, before: Node<'_>) {
+        o.array("citations", |a| {
+            before.elements().for_each(|citation| {
+                a.node(citation);
+            });
+            self.citations.iter().for_each(|citation| {
+                a.raw(citation);
+            });
+        });
+    }
+}
+
+impl Decoder for MessageDecoder {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
+        let tree = Tree::parse(frame.data.clone())?;
+        let root = tree.root();
+        Ok(match &*root.text_of("type").unwrap_or_default() {
+            "message_start" => self.started(root),
+            "content_block_start" => self.opened(root),
+            "content_block_delta" => self.delta(root),
+            "content_block_stop" => self.closed(root),
+            "message_delta" => self.changed(root),
+            "message_stop" => self.ended(),
+            "ping" => Vec::new(),
+            "error" => vec![Event::Failed(decode::failure(root, &frame.data))],
+            _ => vec![Event::Alien(root.json())],
+        })
+    }
+
+    fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
+        if !self.has_ended {
+            self.stop = None;
+        }
+        Ok(self.ended())
+    }
+}
+
+/// Writes a streamed message. Texts, thoughts and calls go out as they come; anything else goes out when whole.
+#[derive(Default)]
+pub(super) struct MessageEncoder {
+    streaming: Vec<u32>,
+    /// How far the text of each open Item was written.
+    said: BTreeMap<u32, usize>,
+}
+
+impl Encoder for MessageEncoder {
+    fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
+        Ok(match event {
+            Event::Began { id, origin } => vec![frame("message_start", |o| {
+                o.object("message", |o| {
+                    o.string("id", id.as_deref().unwrap_or("msg")).string("type", "message");
+                    o.string("role", "assistant").string("model", &origin.answered);
+                    o.array("content", |_| {}).null("stop_reason").null("stop_sequence");
+                    o.raw("usage", &wire::usage_json(&Usage::default()));
+                });
+            })],
+            Event::Opened { index, body } => self.opened(*index, body),
+            Event::Delta { index, delta } => self.delta(*index, delta),
+            Event::Closed { index, item } => self.closed(*index, item),
+            Event::Usage(_) => Vec::new(),
+            Event::Ended(reply) => ended(reply),
+            Event::Failed(failure) => vec![frame("error", |o| {
+                o.object("error", |o| {
+                    o.string("type", failure.kind.as_deref().unwrap_or("api_error"));
+                    o.string("message", &failure.message);
+                });
+            })],
+            Event::Alien(json) => vec![Frame {
+                event: json.tree().root().name_of("type"),
+                data: json.bytes().clone(),
+                exception: false,
+            }],
+        })
+    }
+}
+
+impl MessageEncoder {
+    fn opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+        // A call's first block names it; whoever has not the wire's own block writes it from the body.
+        let item = Item::new("", Place::default(), Role::Assistant, body.clone());
+        let block = match body {
+            Body::Text(_) | Body::Thought(_) => encode::reply_block(&item),
+            Body::Call(call) => Some(json::object(|o| {
+                let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+                o.string("type", "tool_use").string("id", id).string("name", &call.name);
+                o.object("input", |_| {});
+            })),
+            Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => None,
+        };
+        // A sealed thought without text may be a redacted one, which is told only when it is whole.
+        let waits =
+            matches!(body, Body::Thought(t) if t.kind == throughline_core::ThoughtKind::Encrypted);
+        match block.filter(|_| !waits) {
+            Some(block) => {
+                self.streaming.push(index);
+                vec![start(index, &block)]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
+        if !self.streaming.contains(&index) {
+            return Vec::new();
+        }
+        let (kind, key, text) = match delta {
+            Delta::Text(text) => ("text_delta", "text", text),
+            Delta::Thought(text) => ("thinking_delta", "thinking", text),
+            Delta::Args(text) => ("input_json_delta", "partial_json", text),
+            // This wire sends arguments as text only: they follow when the call is whole.
+            Delta::ArgsAt { .. } => return Vec::new(),
+        };
+        *self.said.entry(index).or_default() += text.len();
+        vec![content_delta(index, kind, |o| {
+            o.string(key, text);
+        })]
+    }
+
+    fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+        let stop = frame("content_block_stop", |o| {
+            o.number("index", u64::from(index));
+        });
+        let native = item.native_on(&WIRE).map(|native| native.json.tree());
+        let node = native.as_ref().map(Tree::root);
+        if !self.streaming.contains(&index) {
+            let Some(block) = encode::reply_block(item) else { return Vec::new() };
+            let is_thinking = node.is_some_and(|n| n.get("type").is_some_and(|t| t.is("thinking")));
+            if !is_thinking {
+                return vec![start(index, &block), stop];
+            }
+            // Only a signature to tell: it comes as its delta, as the provider sends it.
+            let empty = json::object(|o| {
+                o.string("type", "thinking").string("thinking", "").string("signature", "");
+            });
+            let mut frames = vec![start(index, &empty)];
+            frames.extend(signature(index, node));
+            frames.push(stop);
+            return frames;
+        }
+        let mut frames = Vec::new();
+        match &item.body {
+            Body::Call(call) if !self.said.contains_key(&index) => {
+                let args = call.args.as_str();
+                let delta = |o: &mut json::Object<'_>| {
+                    o.string("partial_json", args);
+                };
+                frames.push(content_delta(index, "input_json_delta", delta));
+            }
+            Body::Text(_) => {
+                let citations = node.and_then(|node| node.get("citations"));
+                for citation in citations.into_iter().flat_map(Node::elements) {
+                    let delta = |o: &mut json::Object<'_>| {
+                        o.node("citation", citation);
+                    };
+                    frames.push(content_delta(index, "citations_delta", delta));
+                }
+            }
+            Body::Thought(_) => frames.extend(signature(index, node)),
+            Body::Call(_)
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => {}
+        }
+        frames.push(stop);
+        frames
+    }
+}
+
+fn signature(index: u32, block: Option<Node<'_>>) -> Option<Frame> {
+    let signature = block?.get("signature")?;
+    let delta = |o: &mut json::Object<'_>| {
+        o.node("signature", signature);
+    };
+    Some(content_delta(index, "signature_delta", delta))
+}
+
+fn ended(reply: &Reply) -> Vec<Frame> {
+    if reply.stop == Stop::Cut {
+        return Vec::new();
+    }
+    let (reason, sequence) = wire::stop_words(&reply.stop);
+    let changed = frame("message_delta", |o| {
+        o.object("delta", |o| {
+            o.maybe_string("stop_reason", reason);
+            match sequence {
+                Some(sequence) => o.string("stop_sequence", sequence),
+                None => o.null("stop_sequence"),
+            };
+        });
+        o.raw("usage", &wire::usage_json(&reply.usage));
+    });
+    vec![changed, frame("message_stop", |_| {})]
+}
+
+fn start(index: u32, block: &Json) -> Frame {
+    frame("content_block_start", |o| {
+        o.number("index", u64::from(index)).raw("content_block", block);
+    })
+}
+
+fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+    frame("content_block_delta", |o| {
+        o.number("index", u64::from(index));
+        o.object("delta", |o| {
+            o.string("type", kind);
+            fill(o);
+        });
+    })
+}
+
+fn frame(kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+    let object = json::object(|o| {
+        o.string("type", kind);
+        fill(o);
+    });
+    let data: Bytes = object.bytes().clone();
+    Frame { event: Some(Arc::from(kind)), data, exception: false }
+}

@@ -1,0 +1,96 @@
+//! Which answer belongs to which tool call.
+//!
+//! Wire ids are optional on some wires and repeat on others, so an id names the latest unanswered call that has
+//! it, and calls get ids of our own.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use throughline_core::{CallId, Name, Place};
+
+/// The calls of one conversation, while it is read.
+#[derive(Default)]
+pub(crate) struct Calls {
+    used: HashSet<Name>,
+    open: Vec<Open>,
+}
+
+struct Open {
+    id: CallId,
+    wire_id: Option<Name>,
+    name: Name,
+}
+
+impl Calls {
+    /// Notes a call: its id is the wire's where that is there and not taken, else one made from its place.
+    pub(crate) fn open(&mut self, wire_id: Option<&Name>, name: &Name, place: Place) -> CallId {
+        let wanted = wire_id.filter(|id| !id.is_empty()).cloned();
+        let wanted =
+            wanted.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
+        let id = CallId(unique(&mut self.used, &wanted));
+        self.open.push(Open { id: id.clone(), wire_id: wire_id.cloned(), name: Arc::clone(name) });
+        id
+    }
+
+    /// The call that an answer belongs to, by the wire's id or else by the tool's name, oldest first. An answer to
+    /// nothing we know keeps the id it came with.
+    pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
+        let by_id = |open: &Open| wire_id.is_some() && open.wire_id.as_deref() == wire_id;
+        let by_name = |open: &Open| wire_id.is_none() && name == Some(&*open.name);
+        let found =
+            self.open.iter().rposition(by_id).or_else(|| self.open.iter().position(by_name));
+        match found {
+            Some(position) => self.open.remove(position).id,
+            None => CallId::from(wire_id.or(name).unwrap_or("unknown")),
+        }
+    }
+}
+
+/// The ids under which calls go out on a wire that did not name them: safe on every wire, unique in the request,
+/// and dependent only on the Items before.
+#[derive(Default)]
+pub(crate) struct OutgoingIds {
+    used: HashSet<Name>,
+    latest: HashMap<CallId, Name>,
+}
+
+impl OutgoingIds {
+    /// The id for a call.
+    pub(crate) fn call(&mut self, id: &CallId) -> Name {
+        let safe: String =
+            id.0.chars().map(|c| if is_safe(c) { c } else { '_' }).take(60).collect();
+        let safe = if safe.is_empty() { Name::from("call") } else { Name::from(safe) };
+        let out = unique(&mut self.used, &safe);
+        self.latest.insert(id.clone(), Arc::clone(&out));
+        out
+    }
+
+    /// Notes a call that goes out under the wire's own id.
+    pub(crate) fn native(&mut self, id: &CallId, wire_id: &Name) {
+        self.used.insert(Arc::clone(wire_id));
+        self.latest.insert(id.clone(), Arc::clone(wire_id));
+    }
+
+    /// The id for the answer to a call.
+    pub(crate) fn result(&self, id: &CallId) -> Name {
+        self.latest.get(id).cloned().unwrap_or_else(|| Arc::clone(&id.0))
+    }
+}
+
+fn is_safe(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn unique(used: &mut HashSet<Name>, wanted: &Name) -> Name {
+    if used.insert(Arc::clone(wanted)) {
+        return Arc::clone(wanted);
+    }
+    let mut count = 2_u32;
+    loop {
+        let next = Name::from(format!("{wanted}_{count}"));
+        if used.insert(Arc::clone(&next)) {
+            return next;
+        }
+        count += 1;
+    }
+}

@@ -1,0 +1,291 @@
+//! The rows of `providers.toml` and `profiles.toml`, and the user's own on top of them.
+//!
+//! A provider is found by its name, a model's family by the longest pattern that its name fits. A model that nobody has
+//! heard of gets the row `unknown`, which demands nothing and refuses nothing.
+
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+use throughline_core::{Dialect, Name, Origin, Profile, Provider, Target, Wire};
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod catalog_tests;
+
+const PROVIDERS: &str = include_str!("providers.toml");
+const PROFILES: &str = include_str!("profiles.toml");
+
+/// What is known of endpoints and of model families.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    providers: Vec<Arc<Provider>>,
+    profiles: Vec<Arc<Profile>>,
+}
+
+/// Why a row was not taken, or not found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// The text is not TOML, or a row has a key or a value that none can have.
+    #[error("line {line} of the {rows} is wrong: {message}")]
+    Syntax {
+        /// Which rows: `providers` or `profiles`.
+        rows: &'static str,
+        /// The line, counted from one.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Two rows of one text have the same name.
+    #[error("the {rows} have two rows named `{name}`")]
+    Twice {
+        /// Which rows: `providers` or `profiles`.
+        rows: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A row has no name.
+    #[error("row {row} of the {rows} has no name")]
+    Nameless {
+        /// Which rows: `providers` or `profiles`.
+        rows: &'static str,
+        /// Which row of the text, counted from one.
+        row: usize,
+    },
+    /// There is no provider of that name.
+    #[error("there is no provider named `{name}`{}", suggestion(.close))]
+    UnknownProvider {
+        /// The name.
+        name: String,
+        /// The names that are most like it.
+        close: Vec<Name>,
+    },
+}
+
+impl Catalog {
+    /// The rows that are built in.
+    pub fn builtin() -> &'static Self {
+        // A test parses the same text, so that the empty fallback is never seen.
+        static BUILTIN: LazyLock<Catalog> =
+            LazyLock::new(|| Catalog::parse(PROVIDERS, PROFILES).unwrap_or_default());
+        &BUILTIN
+    }
+
+    /// The rows of these two texts.
+    pub fn parse(providers_toml: &str, profiles_toml: &str) -> Result<Self, CatalogError> {
+        Self::default().with_providers(providers_toml)?.with_profiles(profiles_toml)
+    }
+
+    /// The same with more profiles. A row replaces the one of its name, and its patterns win ties.
+    pub fn with_profiles(&self, toml: &str) -> Result<Self, CatalogError> {
+        let file: ProfileFile = read("profiles", toml)?;
+        let names: Vec<&str> = file.profile.iter().map(|row| row.name.as_str()).collect();
+        check_names("profiles", &names)?;
+        let mut profiles: Vec<Arc<Profile>> = file.profile.into_iter().map(Arc::new).collect();
+        let own = profiles.len();
+        for old in &self.profiles {
+            if !profiles.iter().take(own).any(|new| new.name == old.name) {
+                profiles.push(Arc::clone(old));
+            }
+        }
+        Ok(Self { providers: self.providers.clone(), profiles })
+    }
+
+    /// The same with more providers. A row replaces the one of its name; others come last.
+    pub fn with_providers(&self, toml: &str) -> Result<Self, CatalogError> {
+        let file: ProviderFile = read("providers", toml)?;
+        let names: Vec<&str> = file.provider.iter().map(|row| row.name.as_str()).collect();
+        check_names("providers", &names)?;
+        let mut providers = self.providers.clone();
+        for row in file.provider {
+            let row = Arc::new(row.into_provider());
+            match providers.iter_mut().find(|old| old.name == row.name) {
+                Some(old) => *old = row,
+                None => providers.push(row),
+            }
+        }
+        Ok(Self { providers, profiles: self.profiles.clone() })
+    }
+
+    /// The provider of that name.
+    pub fn provider(&self, name: &str) -> Option<Arc<Provider>> {
+        self.providers.iter().find(|row| *row.name == *name).map(Arc::clone)
+    }
+
+    /// The provider of that name as it is found on that wire: `xai` on `openai-chat` is `xai-chat`.
+    pub fn provider_on(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
+        let named = self.providers.iter().filter(|row| {
+            row.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        });
+        named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
+    }
+
+    /// All providers, in the order of their rows.
+    pub fn providers(&self) -> &[Arc<Provider>] {
+        &self.providers
+    }
+
+    /// All profiles, the user's own first.
+    pub fn profiles(&self) -> &[Arc<Profile>] {
+        &self.profiles
+    }
+
+    /// The family of a model: the row with the longest pattern that the name fits, else `unknown`.
+    pub fn profile(&self, model: &str) -> Arc<Profile> {
+        let mut best: Option<(usize, &Arc<Profile>)> = None;
+        for row in &self.profiles {
+            if let Some(length) = row.fit(model)
+                && best.is_none_or(|(longest, _)| length > longest)
+            {
+                best = Some((length, row));
+            }
+        }
+        match best {
+            Some((_, row)) => Arc::clone(row),
+            None => Arc::new(Profile { name: "unknown".to_owned(), ..Profile::default() }),
+        }
+    }
+
+    /// The provider that a wire has when nobody names one: the first row of it.
+    pub fn default_provider(&self, wire: &Wire) -> Option<Arc<Provider>> {
+        self.providers.iter().find(|row| row.wire == *wire).map(Arc::clone)
+    }
+
+    /// A model at a provider, asked on behalf of an account.
+    pub fn target(&self, provider: &Arc<Provider>, model: &str, account: &str) -> Target {
+        let profile = self.profile(model);
+        let model = Name::from(model);
+        let origin = Origin {
+            provider: Arc::clone(&provider.name),
+            endpoint: host(&provider.base_url)
+                .map_or_else(|| Arc::clone(&provider.name), Name::from),
+            account: Name::from(account),
+            wire: provider.wire.clone(),
+            asked: Arc::clone(&model),
+            answered: model,
+            family: Name::from(profile.name.as_str()),
+            routed: None,
+        };
+        Target { origin: Arc::new(origin), provider: Arc::clone(provider), profile }
+    }
+
+    /// A model at the provider of that name, asked on behalf of an account.
+    pub fn target_for(
+        &self,
+        provider_name: &str,
+        model: &str,
+        account: &str,
+    ) -> Result<Target, CatalogError> {
+        let provider = self.provider(provider_name).ok_or_else(|| {
+            let (name, close) = (provider_name.to_owned(), self.names_like(provider_name));
+            CatalogError::UnknownProvider { name, close }
+        })?;
+        Ok(self.target(&provider, model, account))
+    }
+
+    /// The names that somebody may have meant, the likeliest first.
+    fn names_like(&self, asked: &str) -> Vec<Name> {
+        let asked = asked.to_ascii_lowercase();
+        let mut close: Vec<(usize, &Name)> = Vec::new();
+        for Provider { name, .. } in self.providers.iter().map(Arc::as_ref) {
+            let edits = distance(&asked, name);
+            let contained = asked.len() > 2 && (name.contains(&*asked) || asked.contains(&**name));
+            if contained || edits <= 1 + asked.len() / 4 {
+                close.push((edits, name));
+            }
+        }
+        close.sort();
+        close.into_iter().take(3).map(|(_, name)| Arc::clone(name)).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileFile {
+    #[serde(default)]
+    profile: Vec<Profile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProviderFile {
+    #[serde(default)]
+    provider: Vec<ProviderRow>,
+}
+
+/// A provider as its row is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProviderRow {
+    name: String,
+    wire: String,
+    base_url: String,
+    key_env: Option<String>,
+    #[serde(default)]
+    dialect: Dialect,
+}
+
+impl ProviderRow {
+    fn into_provider(self) -> Provider {
+        Provider {
+            name: Name::from(self.name),
+            wire: Wire::new(self.wire),
+            base_url: Name::from(self.base_url),
+            key_env: self.key_env.map(Name::from),
+            dialect: self.dialect,
+        }
+    }
+}
+
+fn read<'de, F: Deserialize<'de>>(rows: &'static str, text: &'de str) -> Result<F, CatalogError> {
+    toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+        CatalogError::Syntax { rows, line, message: error.message().to_owned() }
+    })
+}
+
+fn check_names(rows: &'static str, names: &[&str]) -> Result<(), CatalogError> {
+    for (index, name) in names.iter().enumerate() {
+        if name.is_empty() {
+            return Err(CatalogError::Nameless { rows, row: index + 1 });
+        }
+        if names.iter().take(index).any(|earlier| earlier == name) {
+            return Err(CatalogError::Twice { rows, name: (*name).to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The host of an address, with its port.
+fn host(address: &str) -> Option<&str> {
+    let (_, rest) = address.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    (!host.is_empty()).then_some(host)
+}
+
+/// How many letters have to be added, dropped or replaced to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = index;
+        let mut left = index + 1;
+        let mut next = vec![left];
+        for (candidate, above) in other.chars().zip(row.iter().skip(1)) {
+            left = (diagonal + usize::from(letter != candidate)).min(left + 1).min(above + 1);
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+fn suggestion(close: &[Name]) -> String {
+    let quoted: Vec<String> = close.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        None => String::new(),
+        Some((only, [])) => format!("; did you mean {only}?"),
+        Some((last, others)) => format!("; did you mean {} or {last}?", others.join(", ")),
+    }
+}

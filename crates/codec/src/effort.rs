@@ -1,0 +1,55 @@
+//! How hard to think, in the words and numbers that a model takes.
+
+use throughline_core::Profile;
+
+use crate::draft::Draft;
+
+/// The efforts that providers know, from least to most.
+const LADDER: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// The budget of thinking tokens that an effort stands for, on models that take budgets only.
+pub(crate) fn budget(effort: Option<&str>) -> u64 {
+    match effort {
+        Some("none") => 0,
+        Some("minimal") => 1024,
+        Some("low") => 2048,
+        Some("high") => 16_384,
+        Some("xhigh" | "max") => 32_768,
+        Some(_) | None => 8192,
+    }
+}
+
+/// The nearest effort that the model takes, and a warning where it is another one. A model of which nothing is known
+/// is asked for what was said.
+pub(crate) fn fitting(draft: &mut Draft<'_>, effort: &str, profile: &Profile) -> Option<String> {
+    nearest(draft, effort, &profile.efforts, profile)
+}
+
+/// The nearest of the words that the model takes for its effort or level, whatever their case.
+pub(crate) fn nearest(
+    draft: &mut Draft<'_>,
+    wanted: &str,
+    taken: &[String],
+    profile: &Profile,
+) -> Option<String> {
+    let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
+    if let Some(word) = find(wanted) {
+        return Some(word.clone());
+    }
+    if profile.name == "unknown" {
+        return Some(wanted.to_owned());
+    }
+    let rung = LADDER.iter().position(|word| *word == wanted);
+    let nearest = rung.and_then(|rung| {
+        let fitting = LADDER.iter().enumerate().filter_map(|(at, word)| Some((at, find(word)?)));
+        fitting.min_by_key(|(at, _)| at.abs_diff(rung)).map(|(_, word)| word.clone())
+    });
+    let message = match &nearest {
+        Some(nearest) => {
+            format!("{} does not take `{wanted}`; `{nearest}` was asked for", profile.name)
+        }
+        None => format!("{} takes no effort; `{wanted}` was left out", profile.name),
+    };
+    draft.warn("reasoning.effort", message);
+    nearest
+}

@@ -1,0 +1,135 @@
+//! Streams of bytes on one side, streams of Events on the other.
+
+use std::sync::Arc;
+
+use throughline_core::{Body, Delta, Event, Item, Name, Reply};
+
+use crate::frame::{Frame, FrameWriter, Framer, Framing};
+use crate::{Asked, Codec, CodecError, Decoder, Encoder};
+
+/// Bytes in, Events out: a framer and a wire's decoder.
+pub struct StreamDecoder {
+    framer: Framer,
+    decoder: Box<dyn Decoder>,
+    frames: Vec<Frame>,
+}
+
+impl StreamDecoder {
+    /// Reads what `codec` speaks, framed as it usually frames it.
+    pub fn new(codec: &dyn Codec, asked: &Asked) -> Self {
+        Self::framed(codec, asked, codec.framing())
+    }
+
+    /// Reads what `codec` speaks in another framing.
+    pub fn framed(codec: &dyn Codec, asked: &Asked, framing: Framing) -> Self {
+        Self { framer: Framer::new(framing), decoder: codec.decoder(asked), frames: Vec::new() }
+    }
+
+    /// Reads the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, CodecError> {
+        let framed = self.framer.push(bytes, &mut self.frames);
+        let events = self.decode()?;
+        framed?;
+        Ok(events)
+    }
+
+    /// The stream has ended.
+    pub fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
+        // A frame that was cut is the decoder's business: it knows whether the answer was whole before it.
+        let framed = self.framer.finish(&mut self.frames);
+        let mut events = self.decode()?;
+        events.extend(self.decoder.finish()?);
+        match framed {
+            Ok(()) | Err(crate::FrameError::Cut) => Ok(events),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn decode(&mut self) -> Result<Vec<Event>, CodecError> {
+        let mut events = Vec::new();
+        for frame in std::mem::take(&mut self.frames) {
+            events.extend(self.decoder.push(&frame)?);
+        }
+        Ok(events)
+    }
+}
+
+/// Events in, bytes out: a wire's encoder and a frame writer.
+pub struct StreamEncoder {
+    encoder: Box<dyn Encoder>,
+    writer: FrameWriter,
+}
+
+impl StreamEncoder {
+    /// Writes what `codec` speaks, framed as it usually frames it.
+    pub fn new(codec: &dyn Codec) -> Self {
+        Self::framed(codec, codec.framing())
+    }
+
+    /// Writes what `codec` speaks in another framing.
+    pub fn framed(codec: &dyn Codec, framing: Framing) -> Self {
+        Self { encoder: codec.encoder(), writer: FrameWriter::new(framing) }
+    }
+
+    /// Writes what the event says.
+    pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        for frame in self.encoder.push(event)? {
+            self.writer.write(&frame, out);
+        }
+        Ok(())
+    }
+
+    /// Ends the stream.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.writer.finish(out);
+    }
+}
+
+/// The Events that a whole Reply would have come in.
+pub fn events_of(reply: &Reply) -> Vec<Event> {
+    let began = Event::Began { id: reply.id.clone(), origin: Arc::clone(&reply.origin) };
+    let mut events = Vec::with_capacity(reply.items.len() * 3 + 3);
+    events.push(began);
+    for (position, item) in reply.items.iter().enumerate() {
+        let index = u32::try_from(position).unwrap_or(u32::MAX);
+        events.push(Event::Opened { index, body: opening(&item.body) });
+        events.extend(delta(item).map(|delta| Event::Delta { index, delta }));
+        events.push(Event::Closed { index, item: Box::new(item.clone()) });
+    }
+    events.push(Event::Usage(reply.usage));
+    events.push(Event::Ended(Box::new(reply.clone())));
+    events
+}
+
+/// What is known of a body before anything was said: its kind, names and ids.
+pub(crate) fn opening(body: &Body) -> Body {
+    let empty = || Name::from("");
+    match body {
+        Body::Text(_) => Body::Text(empty()),
+        Body::Thought(thought) => {
+            Body::Thought(throughline_core::Thought { content: empty(), ..thought.clone() })
+        }
+        Body::Media(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => body.clone(),
+    }
+}
+
+fn delta(item: &Item) -> Option<Delta> {
+    match &item.body {
+        Body::Text(text) => Some(Delta::Text(Arc::clone(text))),
+        Body::Thought(thought) => Some(Delta::Thought(Arc::clone(&thought.content))),
+        Body::Call(call) => Some(Delta::Args(Name::from(call.args.as_str()))),
+        Body::Media(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    }
+    .filter(|delta| !matches!(delta, Delta::Text(t) | Delta::Thought(t) if t.is_empty()))
+}

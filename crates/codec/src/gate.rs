@@ -1,0 +1,88 @@
+//! Who may have what: Seals go to their owner only, and a caller's thought goes where its policy says.
+
+use throughline_core::{
+    Call, Did, Digest, Fate, How, Item, Json, Judgement, SIDE_CHANNEL, Target, Thought, Why, json,
+};
+
+use crate::draft::Draft;
+
+/// What happens to each Seal of an Item in a Call to `target` behind this prefix.
+pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Vec<Did> {
+    let opened = item.seals.iter().map(|seal| seal.open_for(target, prefix));
+    opened.map(|opened| opened.map_or_else(Did::Elided, |_| Did::Kept)).collect()
+}
+
+/// The first reason for which a Seal must stay behind.
+pub(crate) fn refusal(seals: &[Did]) -> Option<Why> {
+    seals.iter().find_map(|did| match did {
+        Did::Elided(why) => Some(*why),
+        Did::Kept | Did::Restored(_) | Did::Reshaped(_) => None,
+    })
+}
+
+/// Why a part that this wire cannot say has to stay behind.
+pub(crate) fn why_left(item: &Item, target: &Target) -> Why {
+    match &item.origin {
+        Some(origin)
+            if origin.provider != target.origin.provider
+                || origin.endpoint != target.origin.endpoint =>
+        {
+            Why::Foreign
+        }
+        Some(_) | None => Why::NotOnThisWire,
+    }
+}
+
+/// How a thought that the caller made goes out.
+pub(crate) enum CallersThought {
+    /// As this part of the wire.
+    Typed(Json),
+    /// As this text, in a place that is not the model's own.
+    Text(String),
+    /// Not as a part of any message: it is in the side channel, or stays behind.
+    Apart,
+}
+
+/// Judges a thought that the caller made. `tag` is the one whose payloads are this wire's own parts.
+pub(crate) fn callers_thought(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    item: &Item,
+    thought: &Thought,
+    tag: &str,
+) -> (CallersThought, Fate) {
+    let fate = |visible| Fate { item: item.id.clone(), visible, seals: Vec::new() };
+    let typed = |payload: &Json| CallersThought::Typed(payload.clone());
+    match (call.replay.judge(item, thought, &[tag]), &thought.payload) {
+        (Judgement::Typed, Some(payload)) => (typed(payload), fate(Did::Kept)),
+        (Judgement::SideChannel, Some(payload)) => {
+            draft.put_aside(json::object(|o| {
+                o.string("id", &item.id.0);
+                o.maybe_string("replayCompatibility", thought.replay_compatibility.as_deref());
+                o.raw("payload", payload);
+            }));
+            (CallersThought::Apart, fate(Did::Reshaped(How::SideChannel)))
+        }
+        (Judgement::Envelope, _) => {
+            let text = call.replay.envelope(&item.id, thought);
+            (CallersThought::Text(text), fate(Did::Reshaped(How::Enveloped)))
+        }
+        (Judgement::Typed | Judgement::SideChannel | Judgement::Keep, _) => {
+            (CallersThought::Apart, fate(Did::Elided(Why::ByPolicy)))
+        }
+    }
+}
+
+/// Whether a thought's payload is a part of the wire whose tag this is.
+pub(crate) fn is_typed(call: &Call, item: &Item, thought: &Thought, tag: &str) -> bool {
+    item.origin.is_none() && call.replay.judge(item, thought, &[tag]) == Judgement::Typed
+}
+
+impl Draft<'_> {
+    /// Adds an entry to the side channel.
+    fn put_aside(&mut self, entry: Json) {
+        self.aside.push(entry);
+        let entries = json::array_of(&self.aside);
+        self.put(SIDE_CHANNEL, entries);
+    }
+}

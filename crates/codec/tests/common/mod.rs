@@ -1,0 +1,81 @@
+//! What the integration tests share: finding the target of a document, reading responses, and looking for opaque values.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this module")]
+
+use bytes::Bytes;
+use throughline_codec::{Asked, Catalog, Codec, CodecError, Framing, StreamDecoder, codec};
+use throughline_core::{Event, Name, Node, Reply, Request, Shape, Target, Tree, Wire};
+
+/// The codec of a wire by its name.
+pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
+    codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
+}
+
+/// The target of a recorded document: the provider's own row on that wire, or the generic one.
+pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
+    let catalog = Catalog::builtin();
+    let wire = Wire::new(wire.to_owned());
+    let row = catalog.provider_on(provider, &wire);
+    let row = row.or_else(|| {
+        let generic = catalog.default_provider(&wire)?;
+        let generic =
+            if wire == Wire::OPENAI_CHAT { catalog.provider("compatible")? } else { generic };
+        Some(std::sync::Arc::new(throughline_core::Provider {
+            name: Name::from(provider),
+            ..throughline_core::Provider::clone(&generic)
+        }))
+    });
+    catalog.target(
+        &row.unwrap_or_else(|| panic!("no provider row for {provider} on {wire}")),
+        model,
+        "test",
+    )
+}
+
+pub(crate) fn request(path: &str, body: &str) -> Request {
+    Request { path: Name::from(path), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
+}
+
+/// All Events of a stream that comes in these chunks.
+pub(crate) fn stream_events<'b>(
+    codec: &dyn Codec,
+    asked: &Asked,
+    framing: Framing,
+    chunks: impl IntoIterator<Item = &'b [u8]>,
+) -> Result<Vec<Event>, CodecError> {
+    let mut decoder = StreamDecoder::framed(codec, asked, framing);
+    let mut events = Vec::new();
+    for chunk in chunks {
+        events.extend(decoder.push(chunk)?);
+    }
+    events.extend(decoder.finish()?);
+    Ok(events)
+}
+
+/// The Reply that a stream ended in.
+pub(crate) fn reply_in(events: &[Event]) -> Option<&Reply> {
+    events.iter().find_map(|event| match event {
+        Event::Ended(reply) => Some(&**reply),
+        _ => None,
+    })
+}
+
+/// Every string in a document with its JSON pointer, in the order of the text.
+pub(crate) fn strings(tree: &Tree) -> Vec<(String, Bytes)> {
+    let mut found = Vec::new();
+    let mut waiting: Vec<(String, Node<'_>)> = vec![(String::new(), tree.root())];
+    while let Some((path, node)) = waiting.pop() {
+        match node.shape() {
+            Shape::String => found.push((path, node.text_bytes().unwrap())),
+            Shape::Array => waiting.extend(
+                node.elements().enumerate().map(|(at, element)| (format!("{path}/{at}"), element)),
+            ),
+            Shape::Object => waiting.extend(
+                node.members()
+                    .map(|(key, value)| (format!("{path}/{}", key.text().unwrap()), value)),
+            ),
+            Shape::Null | Shape::Bool | Shape::Number => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,305 @@
+//! Recorded traffic of real providers: everything decodes, every request goes back as it came, and what was read from a
+//! response is put where the recorded client put it.
+//!
+//! The recordings are not part of the project; where they are absent the tests say so and pass.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
+mod common;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use common::{codec_of, reply_in, request, stream_events, strings, target};
+use throughline_codec::{Asked, CodecError, Framing};
+use throughline_core::{Item, Reply, Stop, Tree};
+use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
+
+/// Differences between what we would send and what the recorded client sent, each with its reason. An entry names the
+/// recording and a word of the difference; it must be needed, or the test fails.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+#[test]
+fn recordings_requests_go_back_as_they_came() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (recording, index, exchange) in exchanges(&recordings) {
+        let codec = codec_of(&exchange.wire);
+        let asked = asked_of(exchange);
+        let sent = request(&exchange.path, &exchange.request);
+        match codec.decode_request(&sent, &asked).and_then(|call| codec.encode(&call)) {
+            Ok(encoded) if encoded.request == sent => {
+                *counts.entry(key(exchange)).or_default() += 1;
+            }
+            Ok(encoded) => wrong.push(format!(
+                "{} #{index}: {}",
+                recording.name,
+                first_difference(&encoded.request.body, &sent.body)
+            )),
+            Err(error) => wrong.push(format!("{} #{index}: {error}", recording.name)),
+        }
+    }
+    report("requests equal to the byte", &counts);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn recordings_responses_decode() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (recording, index, exchange) in exchanges(&recordings) {
+        let is_failure = exchange.status >= 400;
+        match reply_of(exchange) {
+            Ok(reply) if !is_failure && reply.stop != Stop::Cut && !reply.items.is_empty() => {
+                *counts.entry(key(exchange)).or_default() += 1;
+            }
+            Err(CodecError::Provider(failure)) if is_failure && !failure.message.is_empty() => {
+                *counts.entry(key(exchange)).or_default() += 1;
+            }
+            Ok(reply) => wrong.push(format!(
+                "{} #{index}: status {}, {} items, {:?}",
+                recording.name,
+                exchange.status,
+                reply.items.len(),
+                reply.stop
+            )),
+            Err(error) => wrong.push(format!("{} #{index}: {error}", recording.name)),
+        }
+    }
+    report("responses decoded", &counts);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn recordings_captures_decode() {
+    let Some(captures) = captures() else { return skip("no recordings beside the project") };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for capture in &captures {
+        let codec = codec_of(&capture.wire);
+        let asked = Asked::of(target(&capture.provider, &capture.wire, "unknown"));
+        let bytes = Bytes::from(capture.response.clone());
+        let decoded = if capture.framing == "json" {
+            codec.decode_reply(&bytes, &asked).map(|reply| reply.items.len())
+        } else {
+            stream_events(codec, &asked, Framing::JsonLines, [&bytes[..]])
+                .map(|events| reply_in(&events).map_or(0, |reply| reply.items.len()))
+        };
+        match decoded {
+            Ok(items) if items > 0 => {
+                *counts.entry(format!("{} {}", capture.wire, capture.provider)).or_default() += 1;
+            }
+            Ok(_) => wrong.push(format!("{}: nothing was read", capture.name)),
+            Err(error) => wrong.push(format!("{}: {error}", capture.name)),
+        }
+    }
+    report("captures decoded", &counts);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn recordings_opaque_values_are_put_back_in_their_place() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let mut checked: BTreeMap<String, usize> = BTreeMap::new();
+    let mut turns: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut unissued = Vec::new();
+    for recording in &recordings {
+        for (index, exchange) in recording.exchanges.iter().enumerate().skip(1) {
+            if exchange.status >= 400 || recording.refused.contains(&index) {
+                continue;
+            }
+            unissued.extend(unissued_in(recording, index, exchange));
+            let outcome = replay(recording, index, exchange);
+            *checked.entry(key(exchange)).or_default() += outcome.found;
+            *turns.entry(key(exchange)).or_default() += 1;
+            wrong.extend(
+                outcome
+                    .wrong
+                    .into_iter()
+                    .map(|what| format!("{} #{index}: {what}", recording.name)),
+            );
+        }
+    }
+    report("turns replayed", &turns);
+    report("opaque values equal and in place", &checked);
+    let is_expected = |line: &&String| {
+        EXCEPTIONS.iter().any(|(name, what)| line.contains(name) && line.contains(what))
+    };
+    let (expected, unexpected): (Vec<_>, Vec<_>) = wrong.iter().partition(is_expected);
+    for line in &expected {
+        println!("EXCEPTION {line}");
+    }
+    // What a client sent and no answer of that provider had: stand-ins and other providers' values.
+    for line in &unissued {
+        println!("NOT ISSUED {line}");
+    }
+    figure("opaque values that no earlier answer had", unissued.len());
+    let stale: Vec<_> = EXCEPTIONS
+        .iter()
+        .filter(|(name, what)| !wrong.iter().any(|line| line.contains(name) && line.contains(what)))
+        .collect();
+    figure("exceptions", expected.len());
+    assert!(
+        unexpected.is_empty(),
+        "{}",
+        unexpected.iter().map(|s| s.as_str()).collect::<Vec<_>>().join("\n")
+    );
+    assert!(stale.is_empty(), "exceptions that are no longer needed: {stale:?}");
+}
+
+struct Outcome {
+    found: usize,
+    wrong: Vec<String>,
+}
+
+/// Rebuilds request `index` from the request before it and the answer to that, and looks for every opaque value that the
+/// recorded request has.
+fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> Outcome {
+    let tree = Tree::parse(exchange.request.clone()).unwrap();
+    let issued = issued_before(recording, index, exchange);
+    let expected = sealed_strings(&tree, &issued);
+    let mut best: Option<Outcome> = None;
+    // The conversation usually goes on from the exchange before; some recordings hold more than one conversation.
+    for earlier in recording.exchanges.iter().take(index).rev() {
+        if earlier.wire != exchange.wire || earlier.provider != exchange.provider {
+            continue;
+        }
+        let Ok(reply) = reply_of(earlier) else { continue };
+        let ours = go_on(earlier, reply);
+        let ours = sealed_strings(&ours, &issued);
+        let (found, missing): (Vec<_>, Vec<_>) =
+            expected.iter().partition(|(pointer, value)| ours.get(*pointer) == Some(*value));
+        let wrong = missing
+            .into_iter()
+            .map(|(pointer, value)| {
+                let elsewhere = ours.iter().find(|(_, other)| *other == value);
+                match elsewhere {
+                    Some((place, _)) => format!("{pointer} stands at {place}"),
+                    None => format!("{pointer} is missing"),
+                }
+            })
+            .collect();
+        let outcome = Outcome { found: found.len(), wrong };
+        if best.as_ref().is_none_or(|best| outcome.wrong.len() < best.wrong.len()) {
+            best = Some(outcome);
+        }
+    }
+    best.unwrap_or(Outcome { found: 0, wrong: Vec::new() })
+}
+
+/// The Seals of a request that no earlier answer of its provider has.
+fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<String> {
+    let issued = issued_before(recording, index, exchange);
+    let sent = request(&exchange.path, &exchange.request);
+    let call = codec_of(&exchange.wire).decode_request(&sent, &asked_of(exchange)).unwrap();
+    let seals = call.items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
+    let unissued = seals.filter(|(_, seal)| !issued.contains(&normal(seal.reveal_to_tenant())));
+    unissued
+        .map(|(item, seal)| format!("{} #{index}: {} at {}", recording.name, seal, item.id))
+        .collect()
+}
+
+/// The request that goes on from an exchange, as far as its answer.
+fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
+    let codec = codec_of(&earlier.wire);
+    let sent = request(&earlier.path, &earlier.request);
+    let mut call = codec.decode_request(&sent, &asked_of(earlier)).unwrap();
+    call.extend(reply.items);
+    Tree::parse(codec.encode(&call).unwrap().request.body).unwrap()
+}
+
+/// The opaque values of all earlier answers of the same provider, in one alphabet.
+fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> HashSet<Vec<u8>> {
+    let earlier = recording.exchanges.iter().take(index);
+    let earlier = earlier.filter(|e| e.wire == exchange.wire && e.provider == exchange.provider);
+    let replies = earlier.filter_map(|earlier| reply_of(earlier).ok());
+    let items = replies.flat_map(|reply| reply.items);
+    let seals = items.flat_map(|item: Item| item.seals);
+    seals.map(|seal| normal(seal.reveal_to_tenant())).collect()
+}
+
+fn sealed_strings(tree: &Tree, issued: &HashSet<Vec<u8>>) -> HashMap<String, Vec<u8>> {
+    let all = strings(tree).into_iter();
+    let all = all.map(|(pointer, value)| {
+        (pointer.replace("thought_signature", "thoughtSignature"), normal(&value))
+    });
+    all.filter(|(_, value)| issued.contains(value)).collect()
+}
+
+/// Gemini's clients answer standard base64 with the URL-safe alphabet and drop the padding.
+fn normal(value: &[u8]) -> Vec<u8> {
+    let standard: Vec<u8> = value
+        .iter()
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        })
+        .collect();
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
+    engine.decode(&standard).unwrap_or_else(|_| value.to_vec())
+}
+
+fn exchanges(recordings: &[Recording]) -> impl Iterator<Item = (&Recording, usize, &Exchange)> {
+    recordings.iter().flat_map(|recording| {
+        recording
+            .exchanges
+            .iter()
+            .enumerate()
+            .map(move |(index, exchange)| (recording, index, exchange))
+    })
+}
+
+fn asked_of(exchange: &Exchange) -> Asked {
+    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
+}
+
+fn reply_of(exchange: &Exchange) -> Result<Reply, CodecError> {
+    let codec = codec_of(&exchange.wire);
+    let asked = asked_of(exchange);
+    if !exchange.stream || exchange.status >= 400 {
+        return codec.decode_reply(&Bytes::from(exchange.response.clone()), &asked);
+    }
+    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+    let framing = framing.unwrap_or(codec.framing());
+    let events = stream_events(codec, &asked, framing, [&exchange.response[..]])?;
+    Ok(reply_in(&events).expect("a stream ends in a reply").clone())
+}
+
+fn key(exchange: &Exchange) -> String {
+    format!("{} {}", exchange.wire, exchange.provider)
+}
+
+fn report(what: &str, counts: &BTreeMap<String, usize>) {
+    for (key, count) in counts {
+        figure(&format!("{what}: {key}"), count);
+    }
+    figure(&format!("{what}: all"), counts.values().sum::<usize>());
+}
+
+fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
+    let at =
+        ours.iter().zip(theirs).position(|(a, b)| a != b).unwrap_or(ours.len().min(theirs.len()));
+    let around = |bytes: &[u8]| {
+        let from = at.saturating_sub(30);
+        String::from_utf8_lossy(&bytes[from.min(bytes.len())..(at + 50).min(bytes.len())])
+            .into_owned()
+    };
+    format!("differs at byte {at}: ours …{}… theirs …{}…", around(ours), around(theirs))
+}

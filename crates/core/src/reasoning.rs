@@ -1,0 +1,371 @@
+//! `ReasoningConfig`: how an agent's model thinks, and how the agent reflects, as a caller writes it.
+//!
+//! A level presets everything; whatever is said explicitly wins over it.
+
+use std::sync::Arc;
+
+use crate::document::{Fields, InvalidDocument, words};
+use crate::json::{self, Json, Object};
+use crate::name::Name;
+use crate::settings::NativeReasoning;
+
+/// How a model thinks and how its agent reflects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReasoningConfig {
+    /// `false` turns everything off. Where it is absent, saying anything else turns reasoning on.
+    pub enabled: Option<bool>,
+    /// What presets all that is not said; medium where it is absent.
+    pub level: Option<Level>,
+    /// The provider's own reasoning.
+    pub native: Option<Section<NativeConfig>>,
+    /// Short notes between tool calls.
+    pub reflection: Option<Section<ReflectionConfig>>,
+}
+
+words! {
+    /// How much to reason.
+    Level {
+        /// A little.
+        Low = "low",
+        /// As usual.
+        Medium = "medium",
+        /// A lot.
+        High = "high",
+    }
+}
+
+words! {
+    /// How hard a model thinks.
+    Effort {
+        /// Hardly.
+        Minimal = "minimal",
+        /// A little.
+        Low = "low",
+        /// As usual.
+        Medium = "medium",
+        /// A lot.
+        High = "high",
+    }
+}
+
+words! {
+    /// When an agent reflects.
+    Cadence {
+        /// Never.
+        Off = "off",
+        /// After every turn.
+        EveryTurn = "every_turn",
+        /// After tools have answered.
+        AfterTool = "after_tool",
+        /// When the tools in use change.
+        OnBranch = "on_branch",
+    }
+}
+
+words! {
+    /// How a reflection is asked for.
+    ReflectionMode {
+        /// In the conversation itself.
+        Piggyback = "piggyback",
+        /// In a Call of its own.
+        Separate = "separate",
+    }
+}
+
+/// A part of the configuration that can be refused whole.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Section<T> {
+    /// `false`
+    Off,
+    /// An object.
+    On(T),
+}
+
+/// The provider's own reasoning, as a caller asks for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NativeConfig {
+    /// How hard to think; the level where it is absent.
+    pub effort: Option<Effort>,
+    /// How many tokens to think with.
+    pub budget_tokens: Option<u64>,
+    /// Whether readable thoughts are wanted in the answer.
+    pub include_thoughts: Option<bool>,
+    /// Merged into the request last, as they are.
+    pub provider_extras: Vec<(Name, Json)>,
+}
+
+/// Reflections, as a caller asks for them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReflectionConfig {
+    /// `false` turns reflections off.
+    pub enabled: Option<bool>,
+    /// When to reflect.
+    pub cadence: Option<Cadence>,
+    /// How to ask.
+    pub mode: Option<ReflectionMode>,
+    /// The most tokens of one reflection.
+    pub max_tokens: Option<u64>,
+    /// The most characters that are kept of one.
+    pub max_chars: Option<u64>,
+    /// How many of the latest the model is shown.
+    pub keep_last: Option<u64>,
+    /// Whether older ones are summarised.
+    pub summarize: Option<bool>,
+    /// What to ask.
+    pub prompt_template: Option<Arc<str>>,
+    /// Whether each is announced as an event.
+    pub emit_events: Option<bool>,
+    /// The most reflections in one run.
+    pub max_per_run: Option<u64>,
+    /// The fewest tool turns between two.
+    pub every_n_turns: Option<u64>,
+}
+
+/// What a configuration comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResolvedReasoning {
+    /// How to ask for the provider's own reasoning; nothing where it is off.
+    pub native: Option<NativeReasoning>,
+    /// How to reflect; nothing where that is off.
+    pub reflection: Option<Reflection>,
+}
+
+/// How an agent reflects, with nothing left open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reflection {
+    /// When to reflect; never [`Cadence::Off`].
+    pub cadence: Cadence,
+    /// How to ask.
+    pub mode: ReflectionMode,
+    /// The most tokens of one reflection.
+    pub max_tokens: u64,
+    /// The most characters that are kept of one.
+    pub max_chars: u64,
+    /// How many of the latest the model is shown.
+    pub keep_last: u64,
+    /// Whether older ones are summarised.
+    pub summarize: bool,
+    /// What to ask, where the caller says.
+    pub prompt_template: Option<Arc<str>>,
+    /// Whether each is announced as an event.
+    pub emit_events: bool,
+    /// The most reflections in one run; nothing where there is no limit.
+    pub max_per_run: Option<u64>,
+    /// The fewest tool turns between two.
+    pub every_n_turns: u64,
+}
+
+const CONFIG: [&str; 4] = ["enabled", "level", "native", "reflection"];
+const NATIVE: [&str; 4] = ["effort", "budgetTokens", "includeThoughts", "providerExtras"];
+const REFLECTION: [&str; 11] = [
+    "enabled",
+    "cadence",
+    "mode",
+    "maxTokens",
+    "maxChars",
+    "keepLast",
+    "summarize",
+    "promptTemplate",
+    "emitEvents",
+    "maxPerRun",
+    "everyNTurns",
+];
+
+impl ReasoningConfig {
+    /// Reads and checks the configuration. JSON `null` means absent; a key that is no setting is an error.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        let fields = Fields::of(tree.root(), "reasoning")?;
+        refuse_unknown(&fields, &CONFIG)?;
+        Ok(Self {
+            enabled: fields.bool("enabled")?,
+            level: fields.word("level")?,
+            native: section(&fields, "native", NativeConfig::read)?,
+            reflection: section(&fields, "reflection", ReflectionConfig::read)?,
+        })
+    }
+
+    /// The configuration as it was said: nothing that was left open is filled in.
+    pub fn json(&self) -> Json {
+        json::object(|out| {
+            maybe_bool(out, "enabled", self.enabled);
+            out.maybe_string("level", self.level.map(Level::as_str));
+            write_section(out, "native", self.native.as_ref(), NativeConfig::write);
+            write_section(out, "reflection", self.reflection.as_ref(), ReflectionConfig::write);
+        })
+    }
+
+    /// What the configuration comes to: the level's presets, under what is said explicitly.
+    pub fn resolve(&self) -> ResolvedReasoning {
+        let is_said = self.level.is_some() || self.native.is_some() || self.reflection.is_some();
+        if !self.enabled.unwrap_or(is_said) {
+            return ResolvedReasoning::default();
+        }
+        let level = self.level.unwrap_or(Level::Medium);
+        let native = match &self.native {
+            Some(Section::Off) => None,
+            Some(Section::On(native)) => Some(native.resolve(level)),
+            None => Some(NativeConfig::default().resolve(level)),
+        };
+        let reflection = match &self.reflection {
+            Some(Section::Off) => None,
+            Some(Section::On(reflection)) => reflection.resolve(level),
+            None => ReflectionConfig::default().resolve(level),
+        };
+        ResolvedReasoning { native, reflection }
+    }
+}
+
+impl NativeConfig {
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        refuse_unknown(fields, &NATIVE)?;
+        let extras = fields.present("providerExtras");
+        let extras = extras.map(|node| Fields::of(node, fields.path("providerExtras")));
+        Ok(Self {
+            effort: fields.word("effort")?,
+            budget_tokens: fields.count("budgetTokens")?,
+            include_thoughts: fields.bool("includeThoughts")?,
+            provider_extras: extras.transpose()?.map_or_else(Vec::new, |e| e.extras(&[])),
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        out.maybe_string("effort", self.effort.map(Effort::as_str));
+        maybe_number(out, "budgetTokens", self.budget_tokens);
+        maybe_bool(out, "includeThoughts", self.include_thoughts);
+        if !self.provider_extras.is_empty() {
+            out.object("providerExtras", |out| {
+                for (key, value) in &self.provider_extras {
+                    out.raw(key, value);
+                }
+            });
+        }
+    }
+
+    fn resolve(&self, level: Level) -> NativeReasoning {
+        let effort = self.effort.map_or(level.as_str(), Effort::as_str);
+        NativeReasoning {
+            enabled: Some(true),
+            effort: Some(Name::from(effort)),
+            budget_tokens: self.budget_tokens,
+            include_thoughts: self.include_thoughts,
+            provider_extras: self.provider_extras.clone(),
+        }
+    }
+}
+
+impl ReflectionConfig {
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        refuse_unknown(fields, &REFLECTION)?;
+        let every_n_turns = fields.count("everyNTurns");
+        let every_n_turns = every_n_turns.ok().flatten().filter(|turns| *turns > 0);
+        if every_n_turns.is_none() && fields.present("everyNTurns").is_some() {
+            return Err(fields.error("everyNTurns", "must be a whole number >= 1"));
+        }
+        Ok(Self {
+            enabled: fields.bool("enabled")?,
+            cadence: fields.word("cadence")?,
+            mode: fields.word("mode")?,
+            max_tokens: fields.count("maxTokens")?,
+            max_chars: fields.count("maxChars")?,
+            keep_last: fields.count("keepLast")?,
+            summarize: fields.bool("summarize")?,
+            prompt_template: fields.text("promptTemplate")?,
+            emit_events: fields.bool("emitEvents")?,
+            max_per_run: fields.count("maxPerRun")?,
+            every_n_turns,
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        maybe_bool(out, "enabled", self.enabled);
+        out.maybe_string("cadence", self.cadence.map(Cadence::as_str));
+        out.maybe_string("mode", self.mode.map(ReflectionMode::as_str));
+        maybe_number(out, "maxTokens", self.max_tokens);
+        maybe_number(out, "maxChars", self.max_chars);
+        maybe_number(out, "keepLast", self.keep_last);
+        maybe_bool(out, "summarize", self.summarize);
+        out.maybe_string("promptTemplate", self.prompt_template.as_deref());
+        maybe_bool(out, "emitEvents", self.emit_events);
+        maybe_number(out, "maxPerRun", self.max_per_run);
+        maybe_number(out, "everyNTurns", self.every_n_turns);
+    }
+
+    /// Nothing where reflections are off.
+    fn resolve(&self, level: Level) -> Option<Reflection> {
+        let (max_tokens, max_chars, cadence) = match level {
+            Level::Low => (200, 600, Cadence::OnBranch),
+            Level::Medium => (350, 1200, Cadence::AfterTool),
+            Level::High => (600, 2000, Cadence::AfterTool),
+        };
+        let cadence = self.cadence.unwrap_or(cadence);
+        if self.enabled == Some(false) || cadence == Cadence::Off {
+            return None;
+        }
+        Some(Reflection {
+            cadence,
+            mode: self.mode.unwrap_or(ReflectionMode::Piggyback),
+            max_tokens: self.max_tokens.unwrap_or(max_tokens),
+            max_chars: self.max_chars.unwrap_or(max_chars),
+            keep_last: self.keep_last.unwrap_or(3),
+            summarize: self.summarize.unwrap_or(false),
+            prompt_template: self.prompt_template.clone(),
+            emit_events: self.emit_events.unwrap_or(true),
+            max_per_run: self.max_per_run,
+            every_n_turns: self.every_n_turns.unwrap_or(1),
+        })
+    }
+}
+
+/// A misspelt setting would otherwise be ignored in silence.
+fn refuse_unknown(fields: &Fields<'_>, known: &[&str]) -> Result<(), InvalidDocument> {
+    match fields.extras(known).first() {
+        None => Ok(()),
+        Some((key, _)) => {
+            Err(fields.error(key, format!("is not a setting: use {}", known.join(", "))))
+        }
+    }
+}
+
+fn section<T>(
+    fields: &Fields<'_>,
+    key: &str,
+    read: impl FnOnce(&Fields<'_>) -> Result<T, InvalidDocument>,
+) -> Result<Option<Section<T>>, InvalidDocument> {
+    let Some(node) = fields.present(key) else { return Ok(None) };
+    if node.bool() == Some(false) {
+        return Ok(Some(Section::Off));
+    }
+    let inner = Fields::of(node, fields.path(key))
+        .map_err(|_| fields.error(key, "must be an object or false"))?;
+    read(&inner).map(|section| Some(Section::On(section)))
+}
+
+fn write_section<T>(
+    out: &mut Object<'_>,
+    key: &str,
+    section: Option<&Section<T>>,
+    write: impl FnOnce(&T, &mut Object<'_>),
+) {
+    match section {
+        None => {}
+        Some(Section::Off) => {
+            out.bool(key, false);
+        }
+        Some(Section::On(inner)) => {
+            out.object(key, |out| write(inner, out));
+        }
+    }
+}
+
+fn maybe_bool(out: &mut Object<'_>, key: &str, value: Option<bool>) {
+    if let Some(value) = value {
+        out.bool(key, value);
+    }
+}
+
+fn maybe_number(out: &mut Object<'_>, key: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        out.number(key, value);
+    }
+}

@@ -1,0 +1,323 @@
+//! `RawThought`: the plain object that a caller's thought is made from, in camelCase.
+//!
+//! The view leaves out what only the Item holds: kind, source, format, index, the Seals and their owners, and
+//! the sender's names. Members that the document does not know are kept and printed again.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::document::{Fields, InvalidDocument, write_extras};
+use crate::format::ReasoningFormat;
+use crate::identity::{Identity, RawIdentity};
+use crate::instant::RawInstant;
+use crate::item::{Body, Item, Place, Role};
+use crate::json::{self, Json, Node};
+use crate::name::{ItemId, Label, Name};
+use crate::tag;
+use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
+
+const KNOWN: [&str; 7] =
+    ["id", "content", "identity", "payload", "replayCompatibility", "createdAt", "updatedAt"];
+
+/// A thought as a caller gives it, not yet checked. JSON `null` means absent everywhere.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawThought {
+    /// Its stable, unique id. Required, and not empty.
+    pub id: Option<Name>,
+    /// What can be read of it. May be absent or empty only where there is a payload.
+    pub content: Option<Arc<str>>,
+    /// Which agent had it; `assistant` where nobody says.
+    pub identity: Option<RawIdentity>,
+    /// What only one provider understands: any JSON value, verbatim. Demands `replay_compatibility`.
+    pub payload: Option<Json>,
+    /// Which wire shape it can be replayed into. Not empty.
+    pub replay_compatibility: Option<Name>,
+    /// When it was recorded. Required.
+    pub created_at: Option<RawInstant>,
+    /// When it last changed. Required.
+    pub updated_at: Option<RawInstant>,
+    /// Members that the document does not know, verbatim.
+    pub extras: Vec<(Name, Json)>,
+}
+
+impl RawThought {
+    /// A thought that says `content` and was recorded and last changed at `at`.
+    pub fn new(
+        id: impl Into<Name>,
+        content: impl Into<Arc<str>>,
+        at: impl Into<RawInstant>,
+    ) -> Self {
+        let at = at.into();
+        Self {
+            id: Some(id.into()),
+            content: Some(content.into()),
+            created_at: Some(at.clone()),
+            updated_at: Some(at),
+            ..Self::default()
+        }
+    }
+
+    /// The same thought, had by that agent.
+    #[must_use]
+    pub fn by(mut self, identity: impl Into<RawIdentity>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// The same thought with a payload for the wire shape of that tag.
+    #[must_use]
+    pub fn with_payload(mut self, payload: Json, replay_compatibility: impl Into<Name>) -> Self {
+        self.payload = Some(payload);
+        self.replay_compatibility = Some(replay_compatibility.into());
+        self
+    }
+
+    /// Reads the document and checks it: the Item of a caller's thought.
+    pub fn parse(document: &Json) -> Result<Item, InvalidThought> {
+        Self::read(document)?.into_item()
+    }
+
+    /// Reads the document. Only the types of its members are checked.
+    pub fn read(document: &Json) -> Result<Self, InvalidThought> {
+        let tree = document.tree();
+        let fields = Fields::of(tree.root(), "")
+            .map_err(|_| InvalidThought::new("thought", "must be an object"))?;
+        let instant = |key| match fields.present(key) {
+            None => Ok(None),
+            Some(node) => RawInstant::of(node).map(Some).ok_or_else(|| {
+                InvalidThought::new(key, "must be an ISO 8601 string or a Unix timestamp")
+            }),
+        };
+        let identity = |node: Node<'_>| match node.text() {
+            Some(name) => RawIdentity::Named(name.into_owned().into()),
+            None => RawIdentity::Raw(node.json()),
+        };
+        Ok(Self {
+            id: fields.text("id")?,
+            content: fields.text("content")?,
+            identity: fields.present("identity").map(identity),
+            payload: fields.present("payload").map(Node::json),
+            replay_compatibility: fields.text("replayCompatibility")?,
+            created_at: instant("createdAt")?,
+            updated_at: instant("updatedAt")?,
+            extras: fields.extras(&KNOWN),
+        })
+    }
+
+    /// Checks everything and makes the Item of a caller's thought.
+    pub fn into_item(self) -> Result<Item, InvalidThought> {
+        let id = self.id.ok_or_else(|| missing("id", "give a stable, unique string"))?;
+        if id.is_empty() {
+            return Err(InvalidThought::new("id", "must not be empty"));
+        }
+        let payload = self.payload.filter(|payload| *payload != Json::null());
+        let tag = self.replay_compatibility;
+        match (&payload, &tag) {
+            (_, Some(tag)) if tag.is_empty() => {
+                return Err(InvalidThought::new("replayCompatibility", "must not be empty"));
+            }
+            (Some(_), None) => {
+                let advice = "a payload needs the tag of the wire shape that can read it";
+                return Err(missing("replayCompatibility", advice));
+            }
+            (Some(_) | None, _) => {}
+        }
+        let content = self.content.unwrap_or_default();
+        if content.is_empty() && payload.is_none() {
+            let problem = "is missing or empty: only a thought with a payload may leave it out";
+            return Err(InvalidThought::new("content", problem));
+        }
+        let mut extras = self.extras;
+        let identity = identity(self.identity, &mut extras)?;
+        let record = ThoughtRecord {
+            created_at: instant("createdAt", self.created_at)?,
+            updated_at: instant("updatedAt", self.updated_at)?,
+            extras,
+            ..ThoughtRecord::default()
+        };
+        let thought = Thought {
+            kind: if content.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text },
+            content,
+            whole: true,
+            format: format_of(tag.as_deref()),
+            index: None,
+            source: match payload {
+                Some(_) => ReasoningSource::ReasonerModel,
+                None => ReasoningSource::NonReasonerModel,
+            },
+            identity,
+            payload,
+            replay_compatibility: tag,
+            record: Some(Box::new(record)),
+        };
+        Ok(Item::new(ItemId(id), Place::default(), Role::Assistant, Body::Thought(thought)))
+    }
+
+    /// The view of an Item; see [`raw_thought_json`].
+    pub fn of(item: &Item) -> Option<Self> {
+        let Body::Thought(thought) = &item.body else { return None };
+        let record = thought.record.as_deref()?;
+        let (payload, tag) = replay(item, thought);
+        if thought.content.is_empty() && payload.is_none() {
+            return None;
+        }
+        let kept = record.extras.iter().find(|(key, _)| **key == *"identity");
+        let kept = kept.filter(|(_, raw)| {
+            Identity::read(raw.tree().root(), "identity").as_ref() == Ok(&thought.identity)
+        });
+        let identity = match kept {
+            Some((_, raw)) => RawIdentity::Raw(raw.clone()),
+            None => RawIdentity::Ready(thought.identity.clone()),
+        };
+        Some(Self {
+            id: Some(item.id.0.clone()),
+            content: Some(thought.content.clone()),
+            identity: Some(identity),
+            payload,
+            replay_compatibility: tag,
+            created_at: Some(record.created_at.into()),
+            updated_at: Some(record.updated_at.into()),
+            extras: record.extras.clone(),
+        })
+    }
+
+    /// The document, in camelCase. What is absent is left out.
+    pub fn json(&self) -> Json {
+        let instant = |out: &mut json::Object<'_>, key, value: &RawInstant| match value {
+            RawInstant::Ready(ready) => {
+                out.string(key, &ready.to_string());
+            }
+            RawInstant::Text(text) => {
+                out.string(key, text);
+            }
+            RawInstant::Number(number) => {
+                match Json::parse(number.to_string()) {
+                    Ok(number) => out.raw(key, &number),
+                    Err(_) => out.string(key, number),
+                };
+            }
+        };
+        json::object(|out| {
+            out.maybe_string("id", self.id.as_deref());
+            out.maybe_string("content", self.content.as_deref());
+            match &self.identity {
+                None => {}
+                Some(RawIdentity::Named(name)) => {
+                    out.string("identity", name);
+                }
+                Some(RawIdentity::Raw(raw)) => {
+                    out.raw("identity", raw);
+                }
+                Some(RawIdentity::Ready(ready)) => {
+                    out.raw("identity", &ready.json());
+                }
+            }
+            if let Some(payload) = &self.payload {
+                out.raw("payload", payload);
+            }
+            out.maybe_string("replayCompatibility", self.replay_compatibility.as_deref());
+            if let Some(created_at) = &self.created_at {
+                instant(out, "createdAt", created_at);
+            }
+            if let Some(updated_at) = &self.updated_at {
+                instant(out, "updatedAt", updated_at);
+            }
+            write_extras(out, &self.extras, &KNOWN);
+        })
+    }
+}
+
+/// The `RawThought` of an Item, in camelCase. A thought that a provider issued prints what the wire said as its
+/// payload, and the wire's tag; where that cannot be replayed it prints only its text, tagged
+/// [`tag::NOT_REPLAYABLE`], because a provider's thought never becomes plain.
+///
+/// Nothing for an Item that is no Thought, was never recorded (see [`Thought::record_at`]), or has neither text
+/// nor payload.
+pub fn raw_thought_json(item: &Item) -> Option<Json> {
+    RawThought::of(item).map(|raw| raw.json())
+}
+
+/// A thought that cannot be made, and the member that is to blame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {field} {problem}", Self::CODE)]
+pub struct InvalidThought {
+    /// The member, as `createdAt` or `identity.identifier`.
+    pub field: Name,
+    /// What is wrong with it and what to do, as the end of a sentence.
+    pub problem: Label,
+}
+
+impl InvalidThought {
+    /// The code of every breach.
+    pub const CODE: &str = "E_INVALID_INITIAL_THOUGHT_VALUE";
+
+    fn new(field: &str, problem: impl Into<Label>) -> Self {
+        Self { field: Name::from(field), problem: problem.into() }
+    }
+
+    /// The code of every breach.
+    pub fn code(&self) -> &'static str {
+        Self::CODE
+    }
+}
+
+impl From<InvalidDocument> for InvalidThought {
+    fn from(InvalidDocument { field, problem }: InvalidDocument) -> Self {
+        Self { field, problem }
+    }
+}
+
+fn missing(field: &str, advice: &str) -> InvalidThought {
+    InvalidThought::new(field, format!("is missing: {advice}"))
+}
+
+fn instant(field: &str, given: Option<RawInstant>) -> Result<Timestamp, InvalidThought> {
+    let advice = "give an ISO 8601 string, Unix seconds or Unix milliseconds";
+    let given = given.ok_or_else(|| missing(field, advice))?;
+    given.timestamp().map_err(|error| InvalidThought::new(field, format!("is wrong: {error}")))
+}
+
+/// Checks who speaks. An object with members that we do not know is kept whole among the extras.
+fn identity(
+    given: Option<RawIdentity>,
+    extras: &mut Vec<(Name, Json)>,
+) -> Result<Identity, InvalidThought> {
+    let raw = match given {
+        None => return Ok(Identity::default()),
+        Some(RawIdentity::Ready(ready)) => return Ok(ready),
+        Some(RawIdentity::Named(name)) => json::string(&name),
+        Some(RawIdentity::Raw(raw)) if raw == Json::null() => return Ok(Identity::default()),
+        Some(RawIdentity::Raw(raw)) => raw,
+    };
+    let tree = raw.tree();
+    let identity = Identity::read(tree.root(), "identity")?;
+    if tree.root().members().any(|(key, _)| !key.is("identifier") && !key.is("representation")) {
+        extras.push((Name::from("identity"), raw));
+    }
+    Ok(identity)
+}
+
+/// The payload that a thought can be replayed from, and its tag.
+fn replay(item: &Item, thought: &Thought) -> (Option<Json>, Option<Name>) {
+    let own = || (thought.payload.clone(), thought.replay_compatibility.clone());
+    if item.origin.is_none() || thought.payload.is_some() {
+        return own();
+    }
+    match &item.native {
+        Some(native) if thought.whole => {
+            let tag = thought.replay_compatibility.as_deref().or(tag::tag_of(&native.wire));
+            (Some(native.json.clone()), Some(Name::from(tag.unwrap_or(native.wire.as_str()))))
+        }
+        Some(_) | None => (None, Some(Name::from(tag::NOT_REPLAYABLE))),
+    }
+}
+
+fn format_of(tag: Option<&str>) -> ReasoningFormat {
+    match tag {
+        Some(tag::ANTHROPIC_MESSAGES_THINKING) => ReasoningFormat::AnthropicClaudeV1,
+        Some(tag::OPENAI_RESPONSES_REASONING_ITEM) => ReasoningFormat::OpenAiResponsesV1,
+        Some(tag::GEMINI_THOUGHT_PART) => ReasoningFormat::GoogleGeminiV1,
+        Some(_) | None => ReasoningFormat::unknown(),
+    }
+}
