@@ -1,36 +1,46 @@
 //! Finding the opaque values inside a part.
 
-use throughline_core::{Label, Node, Shape};
+use throughline_core::{Label, Node};
 
 /// The non-empty strings below `node` whose key `is_sealed`, with a JSON pointer to each, in the order of the text.
-pub(crate) fn find<'t>(node: Node<'t>, is_sealed: impl Fn(&str) -> bool) -> Vec<(Label, Node<'t>)> {
-    let mut found = Vec::new();
-    let mut waiting = vec![(String::new(), node)];
+pub(crate) fn find(node: Node<'_>, is_sealed: impl Fn(&str) -> bool) -> Vec<(Label, Node<'_>)> {
+    let (mut found, mut waiting) = (Vec::new(), Vec::new());
+    look(node, "", &is_sealed, &mut found, &mut waiting);
     while let Some((path, node)) = waiting.pop() {
-        let mut below: Vec<(String, Node<'t>)> = Vec::new();
-        match node.shape() {
-            Shape::Array => {
-                let elements = node.elements().enumerate().filter(|(_, e)| is_container(*e));
-                below.extend(elements.map(|(at, element)| (format!("{path}/{at}"), element)));
-            }
-            Shape::Object => {
-                for (name, value) in node.members() {
-                    let key = name.text().unwrap_or_default();
-                    let pointer =
-                        || format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-                    if value.is_string() && value.raw().len() > 2 && is_sealed(&key) {
-                        found.push((Label::Owned(pointer()), value));
-                    } else if is_container(value) {
-                        below.push((pointer(), value));
-                    }
-                }
-            }
-            Shape::Null | Shape::Bool | Shape::Number | Shape::String => {}
-        }
-        waiting.extend(below.into_iter().rev());
+        look(node, &path, &is_sealed, &mut found, &mut waiting);
     }
-    found.sort_by_key(|(_, node)| node.range().start);
+    if found.len() > 1 {
+        found.sort_by_key(|(_, node)| node.range().start);
+    }
     found
+}
+
+/// Looks at one level, and puts what lies deeper on the waiting list.
+fn look<'t>(
+    node: Node<'t>,
+    path: &str,
+    is_sealed: &impl Fn(&str) -> bool,
+    found: &mut Vec<(Label, Node<'t>)>,
+    waiting: &mut Vec<(String, Node<'t>)>,
+) {
+    for (at, element) in node.elements().enumerate() {
+        if is_container(element) {
+            waiting.push((format!("{path}/{at}"), element));
+        }
+    }
+    for (name, value) in node.members() {
+        let is_text = value.is_string() && value.raw().len() > 2;
+        if !is_text && !is_container(value) {
+            continue;
+        }
+        let key = name.text().unwrap_or_default();
+        let pointer = || format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+        if is_text && is_sealed(&key) {
+            found.push((Label::Owned(pointer()), value));
+        } else if !is_text {
+            waiting.push((pointer(), value));
+        }
+    }
 }
 
 fn is_container(node: Node<'_>) -> bool {

@@ -21,7 +21,9 @@ use common::{codec_of, reply_in, request, stream_events, target};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use throughline_codec::{Asked, CODECS, Codec, Framing, StreamEncoder, events_of};
-use throughline_core::{Body, Call, Event, Item, Json, Reply, Request, Role, Stop, Target, Tree};
+use throughline_core::{
+    Body, Call, Event, Item, Json, Node, Reply, Request, Role, Stop, Target, Tree,
+};
 use throughline_testkit::{chunks, figure, proptest_config, recordings, split, workspace_root};
 
 /// A document with what is needed to read it.
@@ -423,7 +425,7 @@ fn law_9_the_next_request_extends_the_last() {
                 let key = ["messages", "input", "contents"]
                     .into_iter()
                     .find_map(|key| body.root().get(key));
-                key.unwrap().elements().map(|message| message.json()).collect()
+                key.unwrap().elements().map(Node::json).collect()
             };
             let whole = messages(&call.items);
             // A request ends where the model speaks next.
@@ -461,7 +463,8 @@ fn law_14_unknown_members_survive() {
                     let rest = text[place + 1..].trim_ascii_start();
                     let comma = if rest.first() == Some(&b'}') { "" } else { "," };
                     let member = format!("\"x_unknown\" :[1.50, {{\"deep\":\"\\u00e9\"}}]{comma}");
-                    text.splice(place + 1..place + 1, member.into_bytes());
+                    let at = place + 1;
+                    text.splice(at..at, member.into_bytes());
                 }
                 let text = String::from_utf8(text).unwrap();
                 let sent = request(&sample.path, &text);

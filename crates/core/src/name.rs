@@ -55,6 +55,29 @@ pub struct ItemId(pub Name);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub Name);
 
+impl ItemId {
+    /// The id of an Item that has no other name than its place: `2.0`, after the name of the reply that it is part of.
+    pub fn at(reply: &str, place: crate::item::Place) -> Self {
+        let mut text = String::with_capacity(reply.len() + 12);
+        text.push_str(reply);
+        if !reply.is_empty() {
+            text.push('.');
+        }
+        push_number(&mut text, place.message);
+        text.push('.');
+        push_number(&mut text, place.part);
+        Self(Name::from(text))
+    }
+}
+
+/// Without the machinery of formatting: every Item of every request has an id.
+fn push_number(text: &mut String, number: u32) {
+    if number >= 10 {
+        push_number(text, number / 10);
+    }
+    text.push(char::from(b'0' + u8::try_from(number % 10).unwrap_or_default()));
+}
+
 macro_rules! text_id {
     ($($id:ident),*) => { $(
         impl From<&str> for $id {

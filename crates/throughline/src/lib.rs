@@ -1,1 +1,42 @@
-//! facade
+//! Throughline keeps a model's train of thought unbroken.
+//!
+//! Reasoning models hand back state that must return untouched: signed thinking blocks, encrypted reasoning items, part
+//! signatures. This crate reads it from any provider, holds it as one typed thing, and writes it back exactly, to its owner
+//! and to nobody else.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use throughline::{Asked, Call, Catalog, Did, Item, Place, Role, Body, Wire, codec};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Claude thought, signed its thought, and calls a tool.
+//! let claude = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "work")?;
+//! let answer = Bytes::from_static(br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5",
+//!   "content":[{"type":"thinking","thinking":"I need the weather.","signature":"c2lnbmVk"},
+//!              {"type":"tool_use","id":"toolu_1","name":"weather","input":{"city":"Paris"}}],
+//!   "stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":20}}"#);
+//! let anthropic = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;
+//! let reply = anthropic.decode_reply(&answer, &Asked::of(claude.clone()))?;
+//!
+//! // The next request to Claude carries the thought and its signature, as they came.
+//! let mut call = Call::new(claude);
+//! call.extend([Item::new("question", Place::default(), Role::User, Body::Text("Weather in Paris?".into()))]);
+//! call.extend(reply.items);
+//! let request = anthropic.encode(&call)?;
+//! assert!(String::from_utf8_lossy(&request.request.body).contains("c2lnbmVk"));
+//!
+//! // To Gemini it does not go: the Fate says so, and the thought stays in the Thread for the way back.
+//! call.target = Catalog::builtin().target_for("gemini", "gemini-3-pro-preview", "work")?;
+//! let request = codec(&Wire::GEMINI).ok_or("built in")?.encode(&call)?;
+//! assert!(!String::from_utf8_lossy(&request.request.body).contains("c2lnbmVk"));
+//! assert!(matches!(request.fates[1].visible, Did::Elided(_)));
+//! # Ok(())
+//! # }
+//! ```
+
+pub use throughline_codec::{
+    Asked, CODECS, Catalog, CatalogError, Codec, CodecError, Decoder, Document, Encoder, Frame,
+    FrameError, FrameWriter, Framer, Framing, Guess, StreamDecoder, StreamEncoder, codec,
+    events_of, guess,
+};
+pub use throughline_core::*;

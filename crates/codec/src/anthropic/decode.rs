@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, Label, Media, Name, Native,
+    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Label, Media, Name, Native,
     NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
     Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Usage, Wire,
 };
@@ -77,7 +77,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let origin = asked.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
     let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
-    reader.prefix_ids_with(id.as_deref());
+    reader.prefix_ids_with(id.as_ref());
     let items = content
         .elements()
         .enumerate()
@@ -106,17 +106,17 @@ pub(super) struct Reader<'a> {
     origin: Arc<Origin>,
     side: Side,
     calls: Calls,
-    id_prefix: String,
+    reply: Name,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        Self { asked, origin, side, calls: Calls::default(), id_prefix: String::new() }
+        Self { asked, origin, side, calls: Calls::default(), reply: Name::default() }
     }
 
     /// Item ids of a reply begin with the reply's.
-    pub(super) fn prefix_ids_with(&mut self, reply: Option<&str>) {
-        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
+        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
     fn message(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>) {
@@ -168,8 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
-        let id = format!("{}{}.{}", self.id_prefix, place.message, place.part);
-        let mut item = Item::new(id, place, role, body);
+        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
@@ -188,6 +187,9 @@ impl<'a> Reader<'a> {
         let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
         native.id = block.name_of("id");
         let mut item = self.item(place, role, body, native);
+        if !kind.may_seal() {
+            return item;
+        }
         item.seals = sealed::find(block, |key| kind.seals(key).is_some())
             .into_iter()
             .map(|(at, value)| {

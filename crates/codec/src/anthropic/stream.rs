@@ -145,7 +145,7 @@ impl MessageDecoder {
 
     fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
         let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
-        reader.prefix_ids_with(self.id.as_deref());
+        reader.prefix_ids_with(self.id.as_ref());
         let tree = block.tree();
         let place = Place { message: 0, part: index };
         let mut item = reader.block(place, Role::Assistant, tree.root(), None);

@@ -86,6 +86,11 @@ impl Block {
         }
     }
 
+    /// Whether a block of this kind can hold a Seal at all.
+    pub(super) fn may_seal(self) -> bool {
+        !matches!(self, Self::Image | Self::Document | Self::ToolUse | Self::ToolResult)
+    }
+
     /// Whether a member of this block, at any depth, holds a Seal.
     pub(super) fn seals(self, key: &str) -> Option<Label> {
         let is_sealed = match self {

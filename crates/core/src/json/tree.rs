@@ -140,7 +140,8 @@ impl<'t> Node<'t> {
 
     /// The value of a string as shared text.
     pub fn name(self) -> Option<Arc<str>> {
-        self.text().map(Arc::from)
+        let entry = self.entry();
+        (entry.shape == Shape::String).then(|| text::shared(self.inner(), entry.escaped))
     }
 
     /// The value of a string as bytes, without a copy where it holds no escapes.
@@ -328,6 +329,8 @@ fn canonical(root: Node<'_>) -> String {
 /// Makes the entries. `open` holds the containers that have begun and not ended.
 struct Scanner<'t> {
     text: &'t [u8],
+    /// Whether any control character stands in the text. Most texts have none, and their strings need no second look.
+    has_controls: bool,
     at: usize,
     entries: Vec<Entry>,
     open: Vec<u32>,
@@ -336,7 +339,9 @@ struct Scanner<'t> {
 impl<'t> Scanner<'t> {
     fn new(text: &'t [u8]) -> Self {
         let entries = Vec::with_capacity(text.len() / 48 + 8);
-        Self { text, at: 0, entries, open: Vec::new() }
+        // The smallest byte is found without an early exit, so many bytes at a time.
+        let has_controls = text.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < 0x20;
+        Self { text, has_controls, at: 0, entries, open: Vec::new() }
     }
 
     fn run(mut self) -> Result<Vec<Entry>, SyntaxError> {
@@ -486,14 +491,15 @@ impl<'t> Scanner<'t> {
         let mut escaped = false;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(stop) = memchr::memchr2(b'"', b'\\', rest) else {
+            let Some(stop) = text::find_special(rest) else {
                 self.at = self.text.len();
                 return Err(self.error("the text ends inside a string"));
             };
             let plain = rest.get(..stop).unwrap_or_default();
-            // The smallest byte is found without an early exit, so many bytes at a time.
-            if plain.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < 0x20 {
-                self.at += plain.iter().position(|byte| *byte < 0x20).unwrap_or_default();
+            if self.has_controls
+                && let Some(control) = plain.iter().position(|byte| *byte < 0x20)
+            {
+                self.at += control;
                 return Err(self.error("a control character must be escaped in a string"));
             }
             self.at += stop + 1;

@@ -1,0 +1,268 @@
+//! The binary, used as a person would: good input, bad input, and what it says.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use throughline_testkit::workspace_root;
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn throughline(arguments: &[&str], input: &[u8]) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args(arguments)
+        .current_dir(workspace_root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its arguments does not read, so a closed pipe is no fault here.
+    child.stdin.take().unwrap().write_all(input).ok();
+    let ran = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran {
+        code: ran.status.code().expect("it was not killed"),
+        out: text(ran.stdout),
+        err: text(ran.stderr),
+    }
+}
+
+const EXAMPLE: &str = "examples/tool-loop.json";
+
+fn example() -> Vec<u8> {
+    std::fs::read(workspace_root().join(EXAMPLE)).unwrap()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+#[test]
+fn show_tells_who_said_and_sealed_what() {
+    let ran = throughline(&["show", EXAMPLE], b"");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for said in [
+        "anthropic-messages request  claude-sonnet-4-5",
+        "thought, text",
+        "sealed by anthropic: 92 B (anthropic.signature)",
+        "calls weather",
+        "{ \"city\": \"Paris\", \"day\": \"Saturday\" }",
+        "answers toolu_02",
+        "8 items · 1 thought · 1 seal · 2 tool calls",
+    ] {
+        assert!(ran.out.contains(said), "{said:?} is not in\n{}", ran.out);
+    }
+    assert!(!ran.out.contains("RXhhbXBsZ"), "the seal's bytes were shown");
+    assert!(!ran.out.contains('\u{1b}'), "colours went into a pipe");
+}
+
+#[test]
+fn show_as_json_is_json_without_seals() {
+    let ran = throughline(&["show", "--format", "json", "-"], &example());
+    assert_eq!(ran.code, 0);
+    let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(shown["wire"], "anthropic-messages");
+    assert_eq!(shown["items"].as_array().unwrap().len(), 8);
+    assert_eq!(
+        shown["items"][2]["seals"],
+        serde_json::json!([{"format": "anthropic.signature", "bytes": 92, "owner": "anthropic", "at": "/signature"}])
+    );
+    assert!(!ran.out.contains("RXhhbXBsZ"));
+}
+
+#[test]
+fn show_reads_streams_and_says_when_they_were_cut() {
+    let stream = concat!(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n",
+        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"Hm.\"}}\n\n",
+    );
+    let ran = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("anthropic-messages stream"), "{}", ran.out);
+    assert!(ran.out.contains("cut off: it can never be replayed"), "{}", ran.out);
+    assert!(ran.out.contains("nothing of it can be replayed"), "{}", ran.out);
+}
+
+#[test]
+fn show_tells_a_providers_error() {
+    let error = br#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
+    let ran = throughline(&["show", "-"], error);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.out.contains("invalid_request_error: messages.1.content.0: Invalid `signature`"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn nothing_in_a_document_steers_the_terminal() {
+    let hostile = "{\"model\":\"claude\\u001b[31m\",\"max_tokens\":1,\"system\":\"a\\u001b]0;title\\u0007\\u202e\",\"messages\":[{\"role\":\"user\",\"content\":\"\\u009b2J\"}]}";
+    let ran = throughline(&["show", "--wire", "anthropic-messages", "-"], hostile.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for bad in ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'] {
+        assert!(!ran.out.contains(bad) && !ran.err.contains(bad), "{bad:?} reached the terminal");
+    }
+}
+
+#[test]
+fn translate_on_the_same_wire_and_owner_changes_nothing() {
+    let ran = throughline(
+        &["translate", "--from", "anthropic-messages", "--to", "anthropic-messages", EXAMPLE],
+        b"",
+    );
+    assert_eq!(ran.code, 0);
+    assert_eq!(ran.out.as_bytes(), example());
+    assert!(ran.err.contains("kept"), "{}", ran.err);
+}
+
+#[test]
+fn translate_accounts_for_every_item_and_seal() {
+    let file = scratch("fates.json");
+    let ran = throughline(
+        &[
+            "translate",
+            "--from",
+            "anthropic-messages",
+            "--to",
+            "gemini",
+            "--model",
+            "gemini-3-pro-preview",
+            "--fates",
+            file.to_str().unwrap(),
+            EXAMPLE,
+        ],
+        b"",
+    );
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let body: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(body["contents"][1]["parts"][1]["functionCall"]["name"], "weather");
+    assert_eq!(
+        body["contents"][1]["parts"][1]["thoughtSignature"],
+        "skip_thought_signature_validator"
+    );
+    assert!(!ran.out.contains("RXhhbXBsZ") && !ran.out.contains("better weather decides"));
+    let fates: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let thought = &fates["fates"][2];
+    assert_eq!(thought["visible"], "elided");
+    assert_eq!(thought["seals"][0]["did_why"], "foreign: another provider issued it");
+    assert_eq!(fates["fates"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn bad_input_gets_a_clear_sentence_and_the_right_code() {
+    let folder = scratch("a-folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let translate = ["translate", "--from", "gemini", "--to", "anthropic-messages"];
+    let with = |extra: &[&'static str]| [&translate[..], extra].concat();
+    let cases: Vec<(Vec<&str>, &[u8], i32, &str)> = vec![
+        (vec!["show", "-"], b"", 65, "standard input is empty"),
+        (vec!["show", "-"], b" \n", 65, "standard input is empty"),
+        (
+            vec!["show", "-"],
+            b"{\"model\":\"x\",\n\"messages\":[",
+            65,
+            "standard input:2:13: not JSON: the text ends",
+        ),
+        (
+            vec!["show", "-"],
+            b"{\"hello\":1}",
+            65,
+            "does not look like a request, response or stream",
+        ),
+        (vec!["show", "-"], b"hello", 65, "does not look like a request, response or stream"),
+        (
+            vec!["show", "-"],
+            b"\xff\xfe\x00",
+            65,
+            "does not look like a request, response or stream",
+        ),
+        (vec!["show", folder], b"", 1, "is a directory"),
+        (
+            vec!["show", "no-such-file.json"],
+            b"",
+            1,
+            "no-such-file.json cannot be opened: No such file",
+        ),
+        (vec!["show"], b"", 2, "required arguments were not provided"),
+        (
+            vec!["show", "--wire", "morse", "x"],
+            b"",
+            2,
+            "the wires are anthropic-messages, openai-responses",
+        ),
+        (
+            vec!["show", "--provider", "nobody", "-"],
+            b"{\"type\":\"message\",\"content\":[]}",
+            2,
+            "no provider `nobody` speaks anthropic-messages",
+        ),
+        (vec!["shoe"], b"", 2, "unrecognized subcommand 'shoe'"),
+        (vec![], b"", 2, "Usage: throughline <COMMAND>"),
+        (with(&["-"]), b"{\"messages\":[]}", 65, "not a gemini request: `contents`"),
+        (
+            with(&["--to-provider", "gemini", "-"]),
+            b"{}",
+            2,
+            "no provider `gemini` speaks anthropic-messages",
+        ),
+    ];
+    for (arguments, input, code, message) in cases {
+        let ran = throughline(&arguments, input);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_unknown_model_is_said_and_goes_on() {
+    let ran = throughline(
+        &[
+            "translate",
+            "--from",
+            "anthropic-messages",
+            "--to",
+            "openai-chat",
+            "--to-provider",
+            "compatible",
+            "--model",
+            "nobodys-model-9",
+            EXAMPLE,
+        ],
+        b"",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+}
+
+#[test]
+fn help_has_examples_and_completions_are_printed() {
+    for command in ["show", "translate"] {
+        let ran = throughline(&[command, "--help"], b"");
+        assert_eq!(ran.code, 0);
+        assert!(ran.out.contains("Examples:"), "{}", ran.out);
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = throughline(&["completions", shell], b"");
+        assert_eq!(ran.code, 0);
+        assert!(ran.out.contains("translate"), "{shell}");
+    }
+}
