@@ -6,21 +6,23 @@
 //! was made from scratch has nothing to copy and is written member by member, in one fixed order.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
     Call, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native, Received, Request,
-    Settings, Side, Tree, Warning, Why, Wire, json,
+    Settings, Side, Tree, Warning, Why, Wire,
 };
+
+pub(crate) use crate::edit::edited;
+use crate::edit::{self, Rope, place_in};
 
 /// A request body that is being written.
 pub(crate) struct Draft<'c> {
     call: &'c Call,
     wire: Wire,
     source: Option<&'c Received>,
-    changes: Vec<(Cow<'static, str>, Option<Json>)>,
+    changes: Vec<(Cow<'static, str>, Option<Rope>)>,
     pub(crate) aside: Vec<Json>,
     pub(crate) fates: Vec<Fate>,
     pub(crate) warnings: Vec<Warning>,
@@ -49,14 +51,14 @@ impl<'c> Draft<'c> {
     /// The value that a member has now: what was put, else what the source had.
     pub(crate) fn latest(&self, key: &str) -> Option<Json> {
         match self.changes.iter().find(|(changed, _)| **changed == *key) {
-            Some((_, value)) => value.clone(),
+            Some((_, value)) => value.as_ref().and_then(Rope::json),
             None => self.was(key),
         }
     }
 
     /// Sets a member.
     pub(crate) fn put(&mut self, key: impl Into<Cow<'static, str>>, value: Json) {
-        self.change(key.into(), Some(value));
+        self.change(key.into(), Some(value.into()));
     }
 
     /// Leaves a member out.
@@ -66,10 +68,10 @@ impl<'c> Draft<'c> {
 
     /// Sets a member, or leaves it out.
     pub(crate) fn set(&mut self, key: impl Into<Cow<'static, str>>, value: Option<Json>) {
-        self.change(key.into(), value);
+        self.change(key.into(), value.map(Rope::from));
     }
 
-    fn change(&mut self, key: Cow<'static, str>, value: Option<Json>) {
+    fn change(&mut self, key: Cow<'static, str>, value: Option<Rope>) {
         self.changes.retain(|(changed, _)| *changed != key);
         self.changes.push((key, value));
     }
@@ -105,13 +107,12 @@ impl<'c> Draft<'c> {
             let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;
             Some((&source.request.body, range.clone()))
         });
-        match place {
-            Some((body, range)) => {
-                if let Some(changed) = rejoin(body, range, elements) {
-                    self.put(key, changed);
-                }
-            }
-            None => self.put(key, json::array_of(elements)),
+        let changed = match place {
+            Some((body, range)) => Rope::rejoined(body, range, elements),
+            None => Some(Rope::array(elements)),
+        };
+        if changed.is_some() {
+            self.change(key.into(), changed);
         }
     }
 
@@ -121,7 +122,11 @@ impl<'c> Draft<'c> {
         for extra in &self.call.extras {
             match &extra.wire {
                 Some(wire) if *wire == self.wire => {
-                    if self.was(&extra.key).as_ref() != Some(&extra.value) {
+                    // What was cut from the source stands there already, be it under a name that stands twice.
+                    let is_there = self.source.is_some_and(|source| {
+                        place_in(&source.request.body, extra.value.bytes()).is_some()
+                    });
+                    if !is_there {
                         self.put(extra.key.to_string(), extra.value.clone());
                     }
                 }
@@ -138,15 +143,15 @@ impl<'c> Draft<'c> {
     pub(crate) fn put_provider_extras(&mut self) {
         let reasoning = self.call.settings.reasoning.as_ref();
         for (key, value) in reasoning.map(|r| r.provider_extras.as_slice()).unwrap_or_default() {
-            self.put(key.to_string(), merged(self.latest(key).as_ref(), value));
+            self.put(key.to_string(), edit::merged(self.latest(key).as_ref(), value));
         }
     }
 
     /// The finished body.
     pub(crate) fn body(&self) -> Bytes {
         match self.source {
-            Some(source) => edit(&source.request.body, &source.members, &self.changes),
-            None => edit_new(&self.changes),
+            Some(source) => edit::edit(&source.request.body, &source.members, &self.changes),
+            None => edit::write(&self.changes),
         }
     }
 
@@ -168,156 +173,6 @@ impl<'c> Draft<'c> {
         let request = Request { path, headers, body: self.body() };
         Encoded { request, fates: self.fates, warnings: self.warnings, prefix }
     }
-}
-
-/// An object with some members changed and all others as they were.
-pub(crate) fn edited(base: Option<&Json>, changes: &[(Cow<'static, str>, Option<Json>)]) -> Json {
-    let bytes = match base {
-        Some(base) => {
-            let tree = base.tree();
-            let members: Vec<_> = members_of(&tree);
-            edit(base.bytes(), &members, changes)
-        }
-        None => edit_new(changes),
-    };
-    Json::parse(bytes).unwrap_or_else(|_| Json::null())
-}
-
-/// The names and places of an object's members.
-pub(crate) fn members_of(tree: &Tree) -> Vec<(Name, Range<usize>)> {
-    let members = tree.root().members();
-    members.map(|(key, value)| (key.name().unwrap_or_default(), value.range())).collect()
-}
-
-/// `value` laid over `base`: objects member by member, anything else whole.
-fn merged(base: Option<&Json>, value: &Json) -> Json {
-    let Some(base) = base else { return value.clone() };
-    let (base_tree, value_tree) = (base.tree(), value.tree());
-    if !base_tree.root().is_object() || !value_tree.root().is_object() {
-        return value.clone();
-    }
-    let changes: Vec<_> = value_tree
-        .root()
-        .members()
-        .map(|(key, value)| {
-            (Cow::Owned(key.text().unwrap_or_default().into_owned()), Some(value.json()))
-        })
-        .collect();
-    edited(Some(base), &changes)
-}
-
-fn edit_new(changes: &[(Cow<'static, str>, Option<Json>)]) -> Bytes {
-    let object = json::object(|o| {
-        for (key, value) in changes {
-            if let Some(value) = value {
-                o.raw(key, value);
-            }
-        }
-    });
-    object.bytes().clone()
-}
-
-/// Copies an object, replacing and leaving out members; new ones come last.
-fn edit(
-    base: &Bytes,
-    members: &[(Name, Range<usize>)],
-    changes: &[(Cow<'static, str>, Option<Json>)],
-) -> Bytes {
-    if changes.is_empty() {
-        return base.clone();
-    }
-    let mut copied = memchr::memchr(b'{', base).map_or(0, |open| open + 1);
-    let mut out = Vec::with_capacity(base.len() + 256);
-    out.extend_from_slice(base.get(..copied).unwrap_or_default());
-    let mut is_first = true;
-    for (name, range) in members {
-        // The comma, the name and the white space before the value.
-        let lead = base.get(copied..range.start).unwrap_or_default();
-        copied = range.end;
-        let value = match changes.iter().find(|(key, _)| **key == **name) {
-            Some((_, None)) => continue,
-            Some((_, Some(value))) => value.bytes(),
-            None => base.get(range.clone()).unwrap_or_default(),
-        };
-        out.extend_from_slice(if is_first { without_comma(lead) } else { lead });
-        out.extend_from_slice(value);
-        is_first = false;
-    }
-    for (key, value) in changes {
-        let is_new = !members.iter().any(|(name, _)| **name == **key);
-        if let (true, Some(value)) = (is_new, value) {
-            if !std::mem::take(&mut is_first) {
-                out.push(b',');
-            }
-            json::push_string(&mut out, key);
-            out.push(b':');
-            out.extend_from_slice(value.bytes());
-        }
-    }
-    out.extend_from_slice(base.get(copied..).unwrap_or_default());
-    Bytes::from(out)
-}
-
-fn without_comma(lead: &[u8]) -> &[u8] {
-    lead.trim_ascii_start().strip_prefix(b",").unwrap_or(lead)
-}
-
-/// The array at `place` with these elements, or nothing where they are exactly what stands there. Neighbours
-/// that stood side by side keep the white space between them.
-fn rejoin(body: &Bytes, place: Range<usize>, elements: &[Json]) -> Option<Json> {
-    let places: Vec<Option<Range<usize>>> =
-        elements.iter().map(|element| place_in(body, element.bytes())).collect();
-    let glue = |from: usize, to: usize| body.get(from..to).unwrap_or_default();
-    let is_blank = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_whitespace);
-    let is_comma = |bytes: &[u8]| {
-        let mut solid = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
-        solid.next() == Some(&b',') && solid.next().is_none()
-    };
-    let joins = |left: &Option<Range<usize>>, right: &Option<Range<usize>>| match (left, right) {
-        (Some(left), Some(right)) if left.end <= right.start => {
-            is_comma(glue(left.end, right.start))
-        }
-        (Some(_) | None, _) => false,
-    };
-    let inner = place.start + 1..place.end.saturating_sub(1);
-    let is_unchanged = match (places.first(), places.last()) {
-        (Some(Some(first)), Some(Some(last))) => {
-            inner.start <= first.start
-                && last.end <= inner.end
-                && is_blank(glue(inner.start, first.start))
-                && is_blank(glue(last.end, inner.end))
-                && places.windows(2).all(|pair| matches!(pair, [a, b] if joins(a, b)))
-        }
-        (None, None) => is_blank(glue(inner.start, inner.end)),
-        (Some(_), _) | (None, Some(_)) => false,
-    };
-    if is_unchanged {
-        return None;
-    }
-    let mut out = Vec::with_capacity(place.len() + 1024);
-    out.push(b'[');
-    for (position, element) in elements.iter().enumerate() {
-        if let Some(before) = position.checked_sub(1) {
-            match (places.get(before), places.get(position)) {
-                (Some(left), Some(right)) if joins(left, right) => {
-                    let (left, right) =
-                        (left.clone().unwrap_or_default(), right.clone().unwrap_or_default());
-                    out.extend_from_slice(glue(left.end, right.start));
-                }
-                _ => out.push(b','),
-            }
-        }
-        out.extend_from_slice(element.bytes());
-    }
-    out.push(b']');
-    Json::parse(out).ok()
-}
-
-/// Where `part` stands in `whole`, if it shares its memory.
-fn place_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
-    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-    let end = start + part.len();
-    (end <= whole.len() && !part.is_empty()).then_some(start..end)
 }
 
 /// The message that these Items were cut from on this wire, if all of them are here and nothing else is.
@@ -363,7 +218,7 @@ pub(crate) fn received(
     Arc::new(Received {
         wire,
         request: request.clone(),
-        members: members_of(tree),
+        members: edit::members_of(tree),
         settings: settings.clone(),
     })
 }

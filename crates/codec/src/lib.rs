@@ -12,7 +12,7 @@
 //! | [`Event`]s | stream | [`Codec::encoder`] before a [`FrameWriter`] |
 //!
 //! One mechanism keeps bytes exact: whatever was read keeps the text it was cut from, and whatever has not
-//! changed since is written as that text. [`draft`] holds it.
+//! changed since is written as that text: `draft.rs` and `edit.rs` hold it.
 //!
 //! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and is passed wherever these are.
 
@@ -21,6 +21,7 @@ mod asked;
 mod calls;
 mod catalog;
 mod draft;
+mod edit;
 mod effort;
 mod error;
 mod events;

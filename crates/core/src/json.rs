@@ -18,7 +18,9 @@ mod json_tests;
 use bytes::Bytes;
 
 pub use crate::json::tree::{Elements, Members, Node, Shape, Tree};
-pub use crate::json::write::{Array, Object, array, array_of, object, push_string, string};
+pub use crate::json::write::{
+    Array, Object, array, array_of, object, object_of, push_string, string,
+};
 
 /// One JSON value, exactly as it was written. Always valid UTF-8 and valid JSON.
 #[derive(Clone, PartialEq, Eq, Hash)]

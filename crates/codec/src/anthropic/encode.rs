@@ -191,9 +191,10 @@ impl<'c> Writer<'c> {
             Some(envelope) => {
                 draft::edited(Some(&envelope.json), &[(Cow::Borrowed("content"), Some(content))])
             }
-            None => json::object(|o| {
-                o.string("role", group.speaker.role()).raw("content", &content);
-            }),
+            None => {
+                let role = json::string(group.speaker.role());
+                json::object_of([("role", &role), ("content", &content)])
+            }
         })
     }
 

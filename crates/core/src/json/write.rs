@@ -18,13 +18,38 @@ pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
     Json::trusted(Bytes::from(out))
 }
 
-/// Writes an array of values that are JSON already.
-pub fn array_of<'j>(values: impl IntoIterator<Item = &'j Json>) -> Json {
-    array(|a| {
+/// Writes an array of values that are JSON already, into memory of the right size.
+pub fn array_of<'j, I>(values: I) -> Json
+where
+    I: IntoIterator<Item = &'j Json>,
+    I::IntoIter: Clone,
+{
+    let values = values.into_iter();
+    let size: usize = values.clone().map(|value| value.bytes().len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 2);
+    write_array(&mut out, |a| {
         for value in values {
             a.raw(value);
         }
-    })
+    });
+    Json::trusted(Bytes::from(out))
+}
+
+/// Writes an object whose members are JSON already, into memory of the right size.
+pub fn object_of<'j, I>(members: I) -> Json
+where
+    I: IntoIterator<Item = (&'j str, &'j Json)>,
+    I::IntoIter: Clone,
+{
+    let members = members.into_iter();
+    let size: usize = members.clone().map(|(key, value)| key.len() + value.bytes().len() + 4).sum();
+    let mut out = Vec::with_capacity(size + 2);
+    write_object(&mut out, |o| {
+        for (key, value) in members {
+            o.raw(key, value);
+        }
+    });
+    Json::trusted(Bytes::from(out))
 }
 
 /// Writes a string.

@@ -1,0 +1,198 @@
+//! Edits on JSON text: what does not change is copied with the white space around it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use throughline_core::{Json, Name, Tree, json};
+
+/// New values for an object's members, by name; nothing leaves a member out.
+pub(crate) type Changes<V> = [(Cow<'static, str>, Option<V>)];
+
+/// A value in pieces, so that a large array is written once and not copied from buffer to buffer.
+#[derive(Clone)]
+pub(crate) struct Rope(Vec<Bytes>);
+
+impl From<Json> for Rope {
+    fn from(value: Json) -> Self {
+        Self(vec![value.bytes().clone()])
+    }
+}
+
+impl Rope {
+    /// The whole value.
+    pub(crate) fn json(&self) -> Option<Json> {
+        match self.0.as_slice() {
+            [whole] => Json::parse(whole.clone()).ok(),
+            pieces => Json::parse(pieces.concat()).ok(),
+        }
+    }
+
+    /// An array of these elements.
+    pub(crate) fn array(elements: &[Json]) -> Self {
+        let mut pieces = Vec::with_capacity(elements.len() * 2 + 2);
+        pieces.push(Bytes::from_static(b"["));
+        for (position, element) in elements.iter().enumerate() {
+            if position > 0 {
+                pieces.push(Bytes::from_static(b","));
+            }
+            pieces.push(element.bytes().clone());
+        }
+        pieces.push(Bytes::from_static(b"]"));
+        Self(pieces)
+    }
+
+    /// The array at `place` with these elements, or nothing where they are exactly what stands there. Neighbours
+    /// that stood side by side keep the white space between them.
+    pub(crate) fn rejoined(body: &Bytes, place: Range<usize>, elements: &[Json]) -> Option<Self> {
+        let places: Vec<_> =
+            elements.iter().map(|element| place_in(body, element.bytes())).collect();
+        let inner = place.start + 1..place.end.saturating_sub(1);
+        let gap = |from: usize, to: usize| body.get(from..to);
+        let is_blank = |bytes: &[u8]| bytes.trim_ascii().is_empty();
+        let is_comma = |bytes: &&[u8]| bytes.trim_ascii() == b",";
+        let between = |position: usize| {
+            let left = places.get(position.checked_sub(1)?)?.as_ref()?;
+            let right = places.get(position)?.as_ref()?;
+            gap(left.end, right.start).filter(is_comma).map(|_| left.end..right.start)
+        };
+        let is_unchanged = match (places.first(), places.last()) {
+            (Some(Some(first)), Some(Some(last))) => {
+                gap(inner.start, first.start).is_some_and(is_blank)
+                    && gap(last.end, inner.end).is_some_and(is_blank)
+                    && (1..places.len()).all(|position| between(position).is_some())
+            }
+            (None, None) => gap(inner.start, inner.end).is_some_and(is_blank),
+            (Some(_), _) | (None, Some(_)) => false,
+        };
+        if is_unchanged {
+            return None;
+        }
+        let mut rope = Self::array(elements);
+        for position in 1..elements.len() {
+            if let (Some(range), Some(comma)) = (between(position), rope.0.get_mut(position * 2)) {
+                *comma = body.slice(range);
+            }
+        }
+        Some(rope)
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        for piece in &self.0 {
+            out.extend_from_slice(piece);
+        }
+    }
+}
+
+/// Where `part` stands in `whole`, if it shares its memory.
+pub(crate) fn place_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start + part.len();
+    (end <= whole.len() && !part.is_empty()).then_some(start..end)
+}
+
+/// The names and places of an object's members.
+pub(crate) fn members_of(tree: &Tree) -> Vec<(Name, Range<usize>)> {
+    let members = tree.root().members();
+    members.map(|(key, value)| (key.name().unwrap_or_default(), value.range())).collect()
+}
+
+/// An object with some members changed and all others as they were.
+pub(crate) fn edited(base: Option<&Json>, changes: &Changes<Json>) -> Json {
+    let changes: Vec<_> =
+        changes.iter().map(|(key, value)| (key.clone(), value.clone().map(Rope::from))).collect();
+    let bytes = match base {
+        Some(base) => edit(base.bytes(), &members_of(&base.tree()), &changes),
+        None => write(&changes),
+    };
+    Json::parse(bytes).unwrap_or_else(|_| Json::null())
+}
+
+/// `value` laid over `base`: objects member by member, anything else whole.
+pub(crate) fn merged(base: Option<&Json>, value: &Json) -> Json {
+    let Some(base) = base else { return value.clone() };
+    let (base_tree, value_tree) = (base.tree(), value.tree());
+    if !base_tree.root().is_object() || !value_tree.root().is_object() {
+        return value.clone();
+    }
+    let members = value_tree.root().members();
+    let changes: Vec<_> = members
+        .map(|(key, value)| {
+            (Cow::Owned(key.text().unwrap_or_default().into_owned()), Some(value.json()))
+        })
+        .collect();
+    edited(Some(base), &changes)
+}
+
+/// An object of these members.
+pub(crate) fn write(changes: &Changes<Rope>) -> Bytes {
+    let size: usize =
+        changes.iter().filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len() + 4)).sum();
+    let mut out = Vec::with_capacity(size + 2);
+    out.push(b'{');
+    push_new(&mut out, changes.iter(), true);
+    out.push(b'}');
+    Bytes::from(out)
+}
+
+/// Copies an object, replacing and leaving out members; new ones come last.
+pub(crate) fn edit(
+    base: &Bytes,
+    members: &[(Name, Range<usize>)],
+    changes: &Changes<Rope>,
+) -> Bytes {
+    if changes.is_empty() {
+        return base.clone();
+    }
+    let added: usize =
+        changes.iter().filter_map(|(_, value)| Some(value.as_ref()?.len() + 64)).sum();
+    let mut copied = memchr::memchr(b'{', base).map_or(0, |open| open + 1);
+    let mut out = Vec::with_capacity(base.len() + added);
+    out.extend_from_slice(base.get(..copied).unwrap_or_default());
+    let mut is_first = true;
+    for (name, range) in members {
+        // The comma, the name and the white space before the value.
+        let lead = base.get(copied..range.start).unwrap_or_default();
+        copied = range.end;
+        let change = changes.iter().find(|(key, _)| **key == **name).map(|(_, value)| value);
+        if matches!(change, Some(None)) {
+            continue;
+        }
+        out.extend_from_slice(if is_first { without_comma(lead) } else { lead });
+        match change.and_then(Option::as_ref) {
+            Some(value) => value.write(&mut out),
+            None => out.extend_from_slice(base.get(range.clone()).unwrap_or_default()),
+        }
+        is_first = false;
+    }
+    let is_new = |(key, _): &&(Cow<'static, str>, Option<Rope>)| {
+        !members.iter().any(|(name, _)| **name == **key)
+    };
+    push_new(&mut out, changes.iter().filter(is_new), is_first);
+    out.extend_from_slice(base.get(copied..).unwrap_or_default());
+    Bytes::from(out)
+}
+
+fn push_new<'c>(
+    out: &mut Vec<u8>,
+    changes: impl Iterator<Item = &'c (Cow<'static, str>, Option<Rope>)>,
+    mut is_first: bool,
+) {
+    for (key, value) in changes {
+        let Some(value) = value else { continue };
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        json::push_string(out, key);
+        out.push(b':');
+        value.write(out);
+    }
+}
+
+fn without_comma(lead: &[u8]) -> &[u8] {
+    lead.trim_ascii_start().strip_prefix(b",").unwrap_or(lead)
+}
