@@ -20,8 +20,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use throughline_codec::{Asked, Catalog, Codec, Framer, StreamDecoder, StreamEncoder, codec};
 use throughline_core::{
-    Body, Delta, Event, Item, Name, Place, ReasoningFormat, Reply, Request, Role, Stop, Thought,
-    ThoughtKind, Usage, Wire,
+    Body, Delta, Event, Item, Name, Origin, Place, ReasoningFormat, Reply, Request, Role, Stop,
+    Thought, ThoughtKind, Usage, Wire,
 };
 
 const SIZE: usize = 200_000;
@@ -133,7 +133,9 @@ fn transcript(subject: &Subject) -> Bytes {
 
 /// A streamed answer of about 200 KB: a thought and a text in pieces of a few words.
 fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
-    let origin = Arc::clone(&asked.target.origin);
+    // Said by another wire's model, so that every encoder writes it live.
+    let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&asked.target.origin) };
+    let origin = Arc::new(origin);
     let piece: Arc<str> = Arc::from("twenty bytes of text");
     let mut encoder = StreamEncoder::new(codec);
     let mut bytes = Vec::new();
@@ -149,7 +151,7 @@ fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
     for (index, (body, delta)) in (0_u32..).zip(bodies) {
         push(Event::Opened { index, body }, &mut bytes);
         let mut said = String::new();
-        while bytes.len() < SIZE / 2 * (index as usize + 1) {
+        while bytes.len() < SIZE / 2 * (index as usize + 1) && said.len() < SIZE {
             said.push_str(&piece);
             push(Event::Delta { index, delta: delta(Arc::clone(&piece)) }, &mut bytes);
         }

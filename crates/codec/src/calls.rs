@@ -3,7 +3,7 @@
 //! Wire ids are optional on some wires and repeat on others, so an id names the latest unanswered call that has
 //! it, and calls get ids of our own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{CallId, Name, Place};
@@ -11,7 +11,7 @@ use throughline_core::{CallId, Name, Place};
 /// The calls of one conversation, while it is read.
 #[derive(Default)]
 pub(crate) struct Calls {
-    used: HashSet<Name>,
+    taken: Taken,
     open: Vec<Open>,
 }
 
@@ -27,7 +27,7 @@ impl Calls {
         let wanted = wire_id.filter(|id| !id.is_empty()).cloned();
         let wanted =
             wanted.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
-        let id = CallId(unique(&mut self.used, &wanted));
+        let id = CallId(self.taken.unique(&wanted));
         self.open.push(Open { id: id.clone(), wire_id: wire_id.cloned(), name: Arc::clone(name) });
         id
     }
@@ -50,7 +50,7 @@ impl Calls {
 /// and dependent only on the Items before.
 #[derive(Default)]
 pub(crate) struct OutgoingIds {
-    used: HashSet<Name>,
+    taken: Taken,
     latest: HashMap<CallId, Name>,
 }
 
@@ -60,14 +60,14 @@ impl OutgoingIds {
         let safe: String =
             id.0.chars().map(|c| if is_safe(c) { c } else { '_' }).take(60).collect();
         let safe = if safe.is_empty() { Name::from("call") } else { Name::from(safe) };
-        let out = unique(&mut self.used, &safe);
+        let out = self.taken.unique(&safe);
         self.latest.insert(id.clone(), Arc::clone(&out));
         out
     }
 
     /// Notes a call that goes out under the wire's own id.
     pub(crate) fn native(&mut self, id: &CallId, wire_id: &Name) {
-        self.used.insert(Arc::clone(wire_id));
+        self.taken.0.entry(Arc::clone(wire_id)).or_insert(2);
         self.latest.insert(id.clone(), Arc::clone(wire_id));
     }
 
@@ -81,16 +81,26 @@ fn is_safe(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn unique(used: &mut HashSet<Name>, wanted: &Name) -> Name {
-    if used.insert(Arc::clone(wanted)) {
-        return Arc::clone(wanted);
-    }
-    let mut count = 2_u32;
-    loop {
-        let next = Name::from(format!("{wanted}_{count}"));
-        if used.insert(Arc::clone(&next)) {
-            return next;
+/// Names that are taken, each with the number to try next behind it.
+#[derive(Default)]
+struct Taken(HashMap<Name, u32>);
+
+impl Taken {
+    /// The name itself, or with the first free number behind it.
+    fn unique(&mut self, wanted: &Name) -> Name {
+        let Some(next) = self.0.get_mut(wanted) else {
+            self.0.insert(Arc::clone(wanted), 2);
+            return Arc::clone(wanted);
+        };
+        let mut number = *next;
+        loop {
+            let name = Name::from(format!("{wanted}_{number}"));
+            number += 1;
+            if !self.0.contains_key(&name) {
+                self.0.insert(Arc::clone(wanted), number);
+                self.0.insert(Arc::clone(&name), 2);
+                return name;
+            }
         }
-        count += 1;
     }
 }

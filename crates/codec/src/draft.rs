@@ -14,8 +14,8 @@ use throughline_core::{
     Settings, Side, Tree, Warning, Why, Wire,
 };
 
-pub(crate) use crate::edit::edited;
 use crate::edit::{self, Rope, place_in};
+pub(crate) use crate::edit::{edited, merged};
 
 /// A request body that is being written.
 pub(crate) struct Draft<'c> {

@@ -45,6 +45,10 @@ impl Rope {
     /// The array at `place` with these elements, or nothing where they are exactly what stands there. Neighbours
     /// that stood side by side keep the white space between them.
     pub(crate) fn rejoined(body: &Bytes, place: Range<usize>, elements: &[Json]) -> Option<Self> {
+        if elements.is_empty() && body.get(place.start) != Some(&b'[') {
+            // What is no list has no elements either: `null` stays `null`.
+            return None;
+        }
         let places: Vec<_> =
             elements.iter().map(|element| place_in(body, element.bytes())).collect();
         let inner = place.start + 1..place.end.saturating_sub(1);

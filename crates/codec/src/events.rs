@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Name, Reply};
+use throughline_core::{Body, Delta, Event, Item, Json, Name, Reply};
 
 use crate::frame::{Frame, FrameWriter, Framer, Framing};
 use crate::{Asked, Codec, CodecError, Decoder, Encoder};
@@ -12,6 +12,7 @@ pub struct StreamDecoder {
     framer: Framer,
     decoder: Box<dyn Decoder>,
     frames: Vec<Frame>,
+    has_ended: bool,
 }
 
 impl StreamDecoder {
@@ -22,35 +23,52 @@ impl StreamDecoder {
 
     /// Reads what `codec` speaks in another framing.
     pub fn framed(codec: &dyn Codec, asked: &Asked, framing: Framing) -> Self {
-        Self { framer: Framer::new(framing), decoder: codec.decoder(asked), frames: Vec::new() }
+        let (framer, decoder) = (Framer::new(framing), codec.decoder(asked));
+        Self { framer, decoder, frames: Vec::new(), has_ended: false }
     }
 
     /// Reads the next bytes, cut anywhere.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, CodecError> {
         let framed = self.framer.push(bytes, &mut self.frames);
-        let events = self.decode()?;
+        let mut events = Vec::new();
+        for frame in std::mem::take(&mut self.frames) {
+            self.decode(&frame, &mut events)?;
+        }
         framed?;
         Ok(events)
     }
 
     /// The stream has ended.
     pub fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        // A frame that was cut is the decoder's business: it knows whether the answer was whole before it.
         let framed = self.framer.finish(&mut self.frames);
-        let mut events = self.decode()?;
-        events.extend(self.decoder.finish()?);
+        let mut events = Vec::new();
+        for frame in std::mem::take(&mut self.frames) {
+            match self.decode(&frame, &mut events) {
+                // The stream was cut inside its last frame: the decoder knows whether the answer was whole before it.
+                Ok(()) | Err(CodecError::Syntax(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.has_ended {
+            events.extend(self.decoder.finish()?);
+            self.has_ended = true;
+        }
         match framed {
             Ok(()) | Err(crate::FrameError::Cut) => Ok(events),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn decode(&mut self) -> Result<Vec<Event>, CodecError> {
-        let mut events = Vec::new();
-        for frame in std::mem::take(&mut self.frames) {
-            events.extend(self.decoder.push(&frame)?);
+    /// An answer ends once. What a server says behind its end is passed on and changes nothing.
+    fn decode(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), CodecError> {
+        if self.has_ended {
+            events.extend(Json::parse(frame.data.clone()).ok().map(Event::Alien));
+            return Ok(());
         }
-        Ok(events)
+        let decoded = self.decoder.push(frame)?;
+        self.has_ended = decoded.iter().any(|event| matches!(event, Event::Ended(_)));
+        events.extend(decoded);
+        Ok(())
     }
 }
 
@@ -123,8 +141,9 @@ fn delta(item: &Item) -> Option<Delta> {
     match &item.body {
         Body::Text(text) => Some(Delta::Text(Arc::clone(text))),
         Body::Thought(thought) => Some(Delta::Thought(Arc::clone(&thought.content))),
-        Body::Call(call) => Some(Delta::Args(Name::from(call.args.as_str()))),
-        Body::Media(_)
+        // A call that is whole needs no pieces, and tells all of itself when it closes.
+        Body::Call(_)
+        | Body::Media(_)
         | Body::Result(_)
         | Body::Hosted(_)
         | Body::Compaction

@@ -20,6 +20,9 @@ mod anthropic;
 mod asked;
 mod calls;
 mod catalog;
+mod chat;
+mod claude;
+mod converse;
 mod draft;
 mod edit;
 mod effort;
@@ -27,9 +30,11 @@ mod error;
 mod events;
 mod frame;
 mod gate;
+mod gemini;
 mod group;
 mod guess;
 mod prefix;
+mod responses;
 mod sealed;
 
 use bytes::Bytes;
@@ -38,13 +43,23 @@ use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Wire};
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
 pub use crate::catalog::{Catalog, CatalogError};
+pub use crate::chat::OpenAiChat;
+pub use crate::converse::BedrockConverse;
 pub use crate::error::CodecError;
 pub use crate::events::{StreamDecoder, StreamEncoder, events_of};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
+pub use crate::gemini::Gemini;
 pub use crate::guess::{Guess, guess};
+pub use crate::responses::OpenAiResponses;
 
 /// The wires that are built in, the most telling first: the order in which a document's wire is guessed.
-pub static CODECS: &[&dyn Codec] = &[&anthropic::AnthropicMessages];
+pub static CODECS: &[&dyn Codec] = &[
+    &anthropic::AnthropicMessages,
+    &responses::OpenAiResponses,
+    &gemini::Gemini,
+    &converse::BedrockConverse,
+    &chat::OpenAiChat,
+];
 
 /// The built-in codec of that wire.
 pub fn codec(wire: &Wire) -> Option<&'static dyn Codec> {

@@ -1,1 +1,597 @@
-//! The Messages API, in both directions.
+//! The wire's rules, one by one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Choice, Delta, Did, Encoded, Event, Extra, How, Item, Json, Name, NativeReasoning,
+    Outcome, Output, Part, Place, Reply, Request, Role, Settings, Stop, Target, Thought,
+    ThoughtKind, ToolCall, ToolResult, Usage, Why, Wire, tag,
+};
+
+use crate::frame::{Frame, Framing};
+use crate::{
+    AnthropicMessages, Asked, Catalog, Codec, CodecError, StreamDecoder, StreamEncoder, events_of,
+};
+
+const CLAUDE_4_5: &str = "claude-sonnet-4-5";
+const CLAUDE_4_6: &str = "claude-opus-4-6";
+const CLAUDE_4_7: &str = "claude-opus-4-7";
+const CLAUDE_5_5: &str = "claude-opus-5-5";
+
+fn target(model: &str) -> Target {
+    Catalog::builtin().target_for("anthropic", model, "main").unwrap()
+}
+
+fn request(body: &str) -> Request {
+    let path = "/v1/messages".into();
+    Request { path, headers: Vec::new(), body: Bytes::from(body.to_owned()) }
+}
+
+fn read(model: &str, body: &str) -> Call {
+    AnthropicMessages.decode_request(&request(body), &Asked::of(target(model))).unwrap()
+}
+
+fn reply_to(asked: &Asked, content: &str) -> Reply {
+    let body = format!(
+        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"{}","content":{content},"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":1,"output_tokens":2}}}}"#,
+        asked.target.model()
+    );
+    AnthropicMessages.decode_reply(&Bytes::from(body), asked).unwrap()
+}
+
+fn reply(model: &str, content: &str) -> Reply {
+    reply_to(&Asked::of(target(model)), content)
+}
+
+fn written(call: &Call) -> Encoded {
+    AnthropicMessages.encode(call).unwrap()
+}
+
+fn body(encoded: &Encoded) -> &str {
+    std::str::from_utf8(&encoded.request.body).unwrap()
+}
+
+fn member(encoded: &Encoded, pointer: &str) -> Option<String> {
+    let body = Json::parse(encoded.request.body.clone()).unwrap();
+    body.tree().root().at(pointer).map(|node| node.json().as_str().to_owned())
+}
+
+fn warned(encoded: &Encoded) -> Vec<&str> {
+    encoded.warnings.iter().map(|warning| &*warning.setting).collect()
+}
+
+fn said(message: usize, role: Role, text: &str) -> Item {
+    Item::new(format!("i{message}"), Place::new(message, 0), role, Body::Text(text.into()))
+}
+
+fn called(message: usize, id: &str) -> Item {
+    let args = Json::parse(r#"{"city":"Oslo"}"#).unwrap();
+    let (id, name) = (id.into(), "weather".into());
+    let call = ToolCall { id, wire_id: None, name, args, custom: false };
+    Item::new(format!("c{message}"), Place::new(message, 0), Role::Assistant, Body::Call(call))
+}
+
+fn answered(message: usize, id: &str, text: &str) -> Item {
+    let parts = vec![Part::Text(text.into())];
+    let (wire_id, name, outcome) = (None, None, Outcome::Ok);
+    let result = ToolResult { call: id.into(), wire_id, name, outcome, parts };
+    Item::new(format!("r{message}"), Place::new(message, 0), Role::Tool, Body::Result(result))
+}
+
+fn asking(model: &str, reasoning: NativeReasoning) -> Call {
+    let mut call = Call::new(target(model));
+    call.items = vec![said(0, Role::User, "hi")];
+    call.settings.max_tokens = Some(8000);
+    call.settings.reasoning = Some(reasoning);
+    call
+}
+
+fn effort(word: &str) -> NativeReasoning {
+    NativeReasoning { effort: Some(word.into()), ..NativeReasoning::default() }
+}
+
+fn budget(tokens: u64) -> NativeReasoning {
+    NativeReasoning { budget_tokens: Some(tokens), ..NativeReasoning::default() }
+}
+
+fn off() -> NativeReasoning {
+    NativeReasoning { enabled: Some(false), ..NativeReasoning::default() }
+}
+
+fn decode(stream: &str) -> Vec<Event> {
+    let asked = Asked::of(target(CLAUDE_4_5));
+    let mut decoder = StreamDecoder::framed(&AnthropicMessages, &asked, Framing::JsonLines);
+    let mut events = decoder.push(stream.as_bytes()).unwrap();
+    events.extend(decoder.finish().unwrap());
+    events
+}
+
+fn ended(events: &[Event]) -> Reply {
+    let ended = events.iter().find_map(|event| match event {
+        Event::Ended(reply) => Some(Reply::clone(reply)),
+        _ => None,
+    });
+    ended.unwrap()
+}
+
+fn natives(items: &[Item]) -> Vec<&str> {
+    items.iter().map(|item| item.native.as_ref().unwrap().json.as_str()).collect()
+}
+
+fn seals(item: &Item) -> Vec<(&str, &str, &[u8])> {
+    let seals = item.seals.iter();
+    seals.map(|s| (&*s.format, &*s.attached.at, &**s.reveal_to_tenant())).collect()
+}
+
+const SEALED: &str = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"text","text":"a"},{"type":"redacted_thinking","data":"c2VhbC10d28="},{"type":"tool_use","id":"t1","name":"f","input":{}},{"type":"thinking","thinking":"","signature":"c2VhbC10aHJlZQ=="}]"#;
+
+#[test]
+fn blocks_go_back_unmodified_and_in_their_order() {
+    let answer = reply(CLAUDE_4_5, SEALED);
+    let found: Vec<_> = answer.items.iter().map(seals).collect();
+    let expected: [Vec<(&str, &str, &[u8])>; 5] = [
+        vec![("anthropic.signature", "/signature", b"c2VhbC1vbmU=")],
+        vec![],
+        vec![("anthropic.data", "/data", b"c2VhbC10d28=")],
+        vec![],
+        vec![("anthropic.signature", "/signature", b"c2VhbC10aHJlZQ==")],
+    ];
+    assert_eq!(found, expected);
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.items = vec![said(0, Role::User, "q")];
+    call.extend(answer.items);
+    call.extend([answered(0, "t1", "done")]);
+    let encoded = written(&call);
+    assert_eq!(member(&encoded, "/messages/1/content").as_deref(), Some(SEALED));
+    let answer = r#"[{"type":"tool_result","tool_use_id":"t1","content":"done"}]"#;
+    assert_eq!(member(&encoded, "/messages/2/content").as_deref(), Some(answer));
+    assert!(encoded.fates.iter().all(|fate| fate.visible == Did::Kept));
+}
+
+#[test]
+fn what_only_a_response_says_stays_behind() {
+    let content = r#"[{"type":"text","text":"a","citations":null,"novel":1},{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"type":"direct"},"more":2},{"type":"novel","citations":null}]"#;
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.extend(reply(CLAUDE_4_5, content).items);
+    let expected = r#"[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"type":"direct"}},{"type":"novel","citations":null}]"#;
+    assert_eq!(member(&written(&call), "/messages/0/content").as_deref(), Some(expected));
+}
+
+#[test]
+fn unsigned_and_cut_thoughts_are_left_out() {
+    let unsigned =
+        r#"[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"a"}]"#;
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.extend(reply(CLAUDE_4_5, unsigned).items);
+    let encoded = written(&call);
+    assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Unsigned));
+    assert!(!body(&encoded).contains("hm"));
+    let mut items = reply(CLAUDE_4_5, SEALED).items;
+    if let Body::Thought(thought) = &mut items[0].body {
+        thought.whole = false;
+    }
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.extend(items);
+    assert_eq!(written(&call).fates[0].visible, Did::Elided(Why::Cut));
+}
+
+#[test]
+fn a_foreign_seal_never_reaches_the_request() {
+    let mut call = Call::new(target(CLAUDE_4_5));
+    let mut elsewhere = target(CLAUDE_4_5);
+    let mut origin = (*elsewhere.origin).clone();
+    origin.endpoint = "gateway.example.org".into();
+    elsewhere.origin = Arc::new(origin);
+    call.extend(reply_to(&Asked::of(elsewhere), SEALED).items);
+    let encoded = written(&call);
+    assert!(!body(&encoded).contains("c2VhbC"));
+    assert_eq!(encoded.fates[0].seals, [Did::Elided(Why::Foreign)]);
+    assert_eq!(encoded.fates[1].visible, Did::Kept);
+}
+
+#[test]
+fn citations_and_search_results_keep_their_seals_and_a_text_can_go_without() {
+    let content = r#"[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","encrypted_content":"c2VhbC1vbmU="}]},{"type":"text","text":"a","citations":[{"type":"web_search_result_location","encrypted_index":"c2VhbC10d28="}]},{"type":"compaction","content":"c","encrypted_content":"c2VhbC10aHJlZQ=="}]"#;
+    let answer = reply(CLAUDE_4_5, content);
+    let result = ("anthropic.encrypted_content", "/content/0/encrypted_content");
+    let citation = ("anthropic.encrypted_index", "/citations/0/encrypted_index");
+    let compaction = ("anthropic.encrypted_content", "/encrypted_content");
+    let places: Vec<_> = answer
+        .items
+        .iter()
+        .flat_map(|item| seals(item).into_iter().map(|(format, at, _)| (format, at)))
+        .collect();
+    assert_eq!(places, [result, citation, compaction]);
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.extend(answer.items);
+    assert_eq!(member(&written(&call), "/messages/0/content").as_deref(), Some(content));
+    let mut origin = (*call.target.origin).clone();
+    origin.endpoint = "gateway.example.org".into();
+    call.target.origin = Arc::new(origin);
+    let encoded = written(&call);
+    assert!(!body(&encoded).contains("c2VhbC"));
+    assert_eq!(encoded.fates[2].visible, Did::Reshaped(How::Flattened));
+    assert_eq!(encoded.fates[3].visible, Did::Elided(Why::Foreign));
+}
+
+#[test]
+fn a_bound_thought_and_all_behind_a_change_are_left_out() {
+    let ask = |text: &str| {
+        let mut call = Call::new(target(CLAUDE_5_5));
+        call.system = vec![said(0, Role::System, "Be brief.")];
+        call.items = vec![said(0, Role::User, text)];
+        call
+    };
+    let thought = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"text","text":"a"}]"#;
+    let mut call = ask("one");
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        let prefix = written(&call).prefix;
+        let answer = reply_to(&Asked { target: target(CLAUDE_5_5), prefix }, thought).items;
+        replies.push(answer.clone());
+        call.extend(answer);
+        call.extend([said(0, Role::User, "go on")]);
+    }
+    let fates = |mut call: Call| {
+        for answer in &replies {
+            call.extend(answer.clone());
+            call.extend([said(0, Role::User, "go on")]);
+        }
+        let encoded = written(&call);
+        [encoded.fates[2].visible.clone(), encoded.fates[5].visible.clone()]
+    };
+    assert_eq!(fates(ask("one")), [Did::Kept, Did::Kept]);
+    let changed = || Did::Elided(Why::PrefixChanged);
+    assert_eq!(fates(ask("two")), [changed(), changed()]);
+    let mut system = ask("one");
+    system.system = vec![said(0, Role::System, "Be long.")];
+    assert_eq!(fates(system), [changed(), changed()]);
+}
+
+#[test]
+fn a_cache_marker_does_not_break_what_is_bound() {
+    let plain = r#"{"model":"claude-opus-5-5","max_tokens":9,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"text","text":"q"}]}]}"#;
+    let marked = plain
+        .replace(r#""text":"q""#, r#""text":"q","cache_control":{"type":"ephemeral"}"#)
+        .replace(r#""text":"s""#, r#""text":"s","cache_control":{"type":"ephemeral"}"#);
+    let prefix = |body: &str| written(&read(CLAUDE_5_5, body)).prefix;
+    assert!(prefix(plain).is_some());
+    assert_eq!(prefix(plain), prefix(&marked));
+    assert_ne!(prefix(plain), prefix(&plain.replace(r#""text":"q""#, r#""text":"r""#)));
+}
+
+#[test]
+fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
+    let thought = |tag: Option<&str>, payload: Option<&'static str>| {
+        let format = throughline_core::ReasoningFormat::unknown();
+        let mut thought = Thought::issued("a plan", ThoughtKind::Text, format);
+        thought.replay_compatibility = tag.map(Name::from);
+        thought.payload = payload.map(|payload| Json::parse(payload).unwrap());
+        let mut call = Call::new(target(CLAUDE_4_5));
+        let body = Body::Thought(thought);
+        let item = Item::new("t", Place::new(1, 0), Role::Assistant, body);
+        call.items = vec![said(0, Role::User, "q"), item, said(2, Role::Assistant, "a")];
+        written(&call)
+    };
+    let plain = thought(None, None);
+    assert!(member(&plain, "/messages/0/content/1/text").unwrap().contains("a plan"));
+    assert_eq!(plain.fates[1].visible, Did::Reshaped(How::Enveloped));
+    let payload = r#"{"type":"thinking","thinking":"p","signature":"s"}"#;
+    let typed = thought(Some(tag::ANTHROPIC_MESSAGES_THINKING), Some(payload));
+    assert_eq!(member(&typed, "/messages/1/content/0").as_deref(), Some(payload));
+    let foreign = thought(Some("somebody-else-v1"), Some(r#"{"x":1}"#));
+    assert_eq!(foreign.fates[1].visible, Did::Elided(Why::ByPolicy));
+    assert!(!body(&foreign).contains("a plan"));
+}
+
+#[test]
+fn answers_come_first_and_leading_system_prompts_go_to_the_top() {
+    let mut call = Call::new(target(CLAUDE_4_5));
+    call.settings.max_tokens = Some(9);
+    call.items = vec![
+        said(0, Role::System, "Be brief."),
+        called(1, "x"),
+        said(2, Role::User, "by the way"),
+        answered(3, "x", "rain"),
+    ];
+    let expected = r#"{"model":"claude-sonnet-4-5","system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"x","name":"weather","input":{"city":"Oslo"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"rain"},{"type":"text","text":"by the way"}]}],"max_tokens":9}"#;
+    let encoded = written(&call);
+    let said = Json::parse(encoded.request.body.clone()).unwrap();
+    assert_eq!(said.canonical(), Json::parse(expected).unwrap().canonical());
+}
+
+#[test]
+fn reasoning_is_asked_for_as_the_model_takes_it() {
+    let thinking = |model: &str, reasoning| {
+        let encoded = written(&asking(model, reasoning));
+        let thinking = member(&encoded, "/thinking").unwrap_or_default();
+        let effort = member(&encoded, "/output_config/effort").unwrap_or_default();
+        let warned: Vec<_> = warned(&encoded).into_iter().map(str::to_owned).collect();
+        (thinking, effort, warned.join(" "))
+    };
+    let shown = NativeReasoning { include_thoughts: Some(true), ..effort("low") };
+    let manual = |tokens: u64| format!(r#"{{"type":"enabled","budget_tokens":{tokens}}}"#);
+    let adaptive = r#"{"type":"adaptive"}"#.to_owned();
+    let disabled = r#"{"type":"disabled"}"#.to_owned();
+    let between = r#"{"type":"between_tools"}"#.to_owned();
+    let budget_word = "reasoning.budget_tokens";
+    let cases = [
+        (CLAUDE_4_5, budget(2000), manual(2000), "", ""),
+        (CLAUDE_4_5, effort("high"), manual(16_384), "", "max_tokens"),
+        (CLAUDE_4_5, budget(5), manual(1024), "", budget_word),
+        (CLAUDE_4_5, off(), disabled.clone(), "", ""),
+        (CLAUDE_4_5, effort("none"), disabled, "", ""),
+        (CLAUDE_4_6, effort("high"), adaptive.clone(), "\"high\"", ""),
+        (CLAUDE_4_6, effort("xhigh"), adaptive.clone(), "\"high\"", "reasoning.effort"),
+        (CLAUDE_4_6, budget(2000), manual(2000), "", ""),
+        (CLAUDE_4_7, budget(2000), adaptive, "", budget_word),
+        (
+            CLAUDE_4_7,
+            shown,
+            r#"{"type":"adaptive","display":"summarized"}"#.to_owned(),
+            "\"low\"",
+            "",
+        ),
+        (CLAUDE_5_5, off(), String::new(), "", "reasoning"),
+        ("claude-sonnet-5-5", off(), between, "", "reasoning"),
+        ("claude-3-haiku-20240307", effort("low"), String::new(), "", "reasoning"),
+        (CLAUDE_4_5, NativeReasoning::default(), String::new(), "", ""),
+    ];
+    for (model, reasoning, expected, effort, warnings) in cases {
+        let expected = (expected, effort.to_owned(), warnings.to_owned());
+        assert_eq!(thinking(model, reasoning.clone()), expected, "{model} {reasoning:?}");
+    }
+}
+
+#[test]
+fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
+    let mut call = asking(CLAUDE_4_5, budget(4000));
+    call.settings.max_tokens = Some(1000);
+    call.settings.temperature = Some(Json::from(0));
+    call.settings.choice = Some(Choice::Any);
+    let encoded = written(&call);
+    assert_eq!(member(&encoded, "/max_tokens").as_deref(), Some("5024"));
+    assert_eq!(member(&encoded, "/temperature"), None);
+    assert_eq!(member(&encoded, "/tool_choice").as_deref(), Some(r#"{"type":"auto"}"#));
+    assert_eq!(warned(&encoded), ["max_tokens", "temperature", "tool_choice"]);
+    let mut unlimited = asking(CLAUDE_4_5, budget(4000));
+    unlimited.settings.max_tokens = None;
+    assert_eq!(member(&written(&unlimited), "/max_tokens").as_deref(), Some("5024"));
+}
+
+#[test]
+fn forced_tools_are_refused_where_the_model_refuses_them() {
+    let choice = |model: &str, reasoning: Option<NativeReasoning>| {
+        let mut call = asking(model, NativeReasoning::default());
+        call.settings.reasoning = reasoning;
+        call.settings.choice = Some(Choice::Tool("f".into()));
+        member(&written(&call), "/tool_choice/type").unwrap()
+    };
+    assert_eq!(choice(CLAUDE_4_5, None), "\"tool\"");
+    assert_eq!(choice(CLAUDE_4_5, Some(budget(2000))), "\"auto\"");
+    assert_eq!(choice(CLAUDE_4_6, Some(effort("low"))), "\"tool\"");
+    assert_eq!(choice(CLAUDE_5_5, None), "\"auto\"");
+}
+
+#[test]
+fn a_budget_is_not_set_in_a_tool_loop_that_began_without_thinking() {
+    let mut call = asking(CLAUDE_4_5, budget(2000));
+    call.items.extend([called(1, "x"), answered(2, "x", "rain")]);
+    let encoded = written(&call);
+    assert_eq!(member(&encoded, "/thinking"), None);
+    assert_eq!(warned(&encoded), ["reasoning"]);
+}
+
+#[test]
+fn another_model_is_asked_in_its_own_words() {
+    let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9000,"temperature":1,"thinking":{"type":"enabled","budget_tokens":2000},"messages":[]}"#;
+    let mut call = read(CLAUDE_4_5, body);
+    call.target = target(CLAUDE_4_7);
+    let encoded = written(&call);
+    let expected = r#"{"model":"claude-opus-4-7","max_tokens":9000,"thinking":{"type":"adaptive"},"messages":[]}"#;
+    assert_eq!(self::body(&encoded), expected);
+    assert_eq!(warned(&encoded), ["reasoning.budget_tokens", "temperature"]);
+}
+
+#[test]
+fn a_setting_that_is_taken_back_leaves_the_request() {
+    let body = r#"{"model":"claude-opus-4-6","max_tokens":9,"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"messages":[]}"#;
+    let mut call = read(CLAUDE_4_6, body);
+    call.settings.reasoning = None;
+    let expected = r#"{"model":"claude-opus-4-6","max_tokens":9,"messages":[]}"#;
+    assert_eq!(self::body(&written(&call)), expected);
+}
+
+#[test]
+fn requests_come_out_as_they_went_in() {
+    for body in [
+        r#"{"model":"claude-sonnet-4-5","messages":[],"system":[],"tools":[]}"#,
+        r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":[]}],"system":null,"tools":null,"stream":null}"#,
+        r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user"}],"system":7,"tools":{},"x":1,"x":2}"#,
+        r#"{ "messages" : [ {"role":"user","content":"a"} , {"role":"user","content":"b"} ], "model":"claude-sonnet-4-5","stream":false }"#,
+    ] {
+        let call = read(CLAUDE_4_5, body);
+        let encoded = written(&call);
+        assert_eq!(encoded.request, request(body));
+        assert_eq!(encoded.fates.len(), call.system.len() + call.items.len());
+    }
+    let missing = AnthropicMessages.decode_request(&request("{}"), &Asked::of(target(CLAUDE_4_5)));
+    assert!(matches!(missing, Err(CodecError::Shape { .. })));
+}
+
+#[test]
+fn without_its_source_a_call_still_says_everything() {
+    let body = r#"{"model":"claude-opus-4-6","system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"hi"}],"max_tokens":9000,"tools":[{"type":"web_search_20250305","name":"web_search"}],"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"metadata":{"user_id":"u"}}"#;
+    let mut call = read(CLAUDE_4_6, body);
+    call.source = None;
+    let said = Json::parse(written(&call).request.body).unwrap();
+    assert_eq!(said.canonical(), Json::parse(body).unwrap().canonical());
+}
+
+#[test]
+fn settings_are_read_from_where_they_stand() {
+    let body = r#"{"model":"m","messages":[],"max_tokens":100,"temperature":0.50,"top_p":1,"top_k":5,"stop_sequences":["A"],"tool_choice":{"type":"any","disable_parallel_tool_use":true},"thinking":{"type":"adaptive","display":"omitted"},"output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object"}}},"container":"c"}"#;
+    let call = read(CLAUDE_4_6, body);
+    let json = |text: &'static str| Json::parse(text).unwrap();
+    let expected = Settings {
+        max_tokens: Some(100),
+        temperature: Some(json("0.50")),
+        top_p: Some(json("1")),
+        top_k: Some(json("5")),
+        stop: vec!["A".into()],
+        choice: Some(Choice::Any),
+        parallel: Some(false),
+        reasoning: Some(NativeReasoning {
+            enabled: Some(true),
+            include_thoughts: Some(false),
+            ..effort("high")
+        }),
+        output: Some(Output::Schema {
+            name: None,
+            schema: json(r#"{"type":"object"}"#),
+            strict: None,
+        }),
+    };
+    assert_eq!(call.settings, expected);
+    let wire = Some(Wire::ANTHROPIC_MESSAGES);
+    assert_eq!(call.extras, [Extra { wire, key: "container".into(), value: json("\"c\"") }]);
+}
+
+#[test]
+fn stop_reasons_usage_and_failures_are_read() {
+    let stop = |reason: &str, sequence: &str| {
+        let body = format!(
+            r#"{{"content":[],"stop_reason":{reason},"stop_sequence":{sequence},"usage":{{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":20,"output_tokens":4,"output_tokens_details":{{"thinking_tokens":2}}}}}}"#
+        );
+        let asked = Asked::of(target(CLAUDE_4_5));
+        let reply = AnthropicMessages.decode_reply(&body.into(), &asked).unwrap();
+        let usage = Usage { input: 33, cached: 10, written: 20, output: 4, thought: 2 };
+        assert_eq!(reply.usage, usage);
+        reply.stop
+    };
+    assert_eq!(stop("\"end_turn\"", "null"), Stop::Done);
+    assert_eq!(stop("\"tool_use\"", "null"), Stop::Tools);
+    assert_eq!(stop("\"max_tokens\"", "null"), Stop::Length);
+    assert_eq!(stop("\"stop_sequence\"", "\"END\""), Stop::Sequence(Some("END".into())));
+    assert_eq!(stop("\"pause_turn\"", "null"), Stop::Paused);
+    assert_eq!(stop("\"refusal\"", "null"), Stop::Refused("refusal".into()));
+    assert_eq!(stop("\"novel\"", "null"), Stop::Other("novel".into()));
+    assert_eq!(stop("null", "null"), Stop::Cut);
+    let fault = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let asked = Asked::of(target(CLAUDE_4_5));
+    let read = AnthropicMessages.decode_reply(&fault.into(), &asked);
+    let Err(CodecError::Provider(failure)) = read else { panic!("a failure") };
+    assert_eq!(
+        (failure.kind.as_deref(), &*failure.message),
+        (Some("overloaded_error"), "Overloaded")
+    );
+}
+
+const STREAM: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":0}}}
+{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h"}}
+{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}
+{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"b2xk"}}
+{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2VhbC1vbmU="}}
+{"type":"content_block_stop","index":0}
+{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"a"}}
+{"type":"content_block_stop","index":1}
+{"type":"content_block_start","index":2,"content_block":{"type":"redacted_thinking","data":"c2VhbC10d28="}}
+{"type":"content_block_stop","index":2}
+{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{}}}
+{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{"}}
+{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"}"}}
+{"type":"content_block_stop","index":3}
+{"type":"content_block_start","index":4,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"content_block_delta","index":4,"delta":{"type":"signature_delta","signature":"c2VhbC10aHJlZQ=="}}
+{"type":"content_block_stop","index":4}
+{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":2}}
+{"type":"message_stop"}
+"#;
+
+#[test]
+fn a_stream_gives_what_a_whole_response_gives() {
+    let streamed = ended(&decode(STREAM));
+    let whole = reply(CLAUDE_4_5, SEALED);
+    // The signature was told twice: it is assigned and not joined.
+    assert_eq!(natives(&streamed.items), natives(&whole.items));
+    let of_all = |reply: &Reply| -> Vec<_> {
+        let owned = |(format, at, bytes): (&str, &str, &[u8])| {
+            (format.to_owned(), at.to_owned(), bytes.to_owned())
+        };
+        reply.items.iter().flat_map(seals).map(owned).collect()
+    };
+    assert_eq!(of_all(&streamed), of_all(&whole));
+    let essence = |reply: &Reply| (reply.id.clone(), reply.stop.clone(), reply.usage);
+    assert_eq!(essence(&streamed), essence(&whole));
+    // What the end of the stream did not repeat is not lost.
+    let again = AnthropicMessages.encode_reply(&streamed).unwrap();
+    let again = AnthropicMessages.decode_reply(&again, &Asked::of(target(CLAUDE_4_5))).unwrap();
+    assert_eq!(essence(&again), essence(&whole));
+}
+
+#[test]
+fn a_reply_survives_its_frames() {
+    let content = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"tool_use","id":"t","name":"f","input":{"a":1},"caller":{"type":"direct"}},{"type":"text","text":"","citations":[{"type":"x","encrypted_index":"c2VhbC10d28="}]},{"type":"novel","encrypted_x":"c2VhbC10aHJlZQ=="},{"type":"thinking","thinking":"","signature":"c2VhbC1mb3Vy"}]"#;
+    let whole = reply(CLAUDE_4_5, content);
+    let mut encoder = StreamEncoder::framed(&AnthropicMessages, Framing::JsonLines);
+    let mut out = Vec::new();
+    for event in events_of(&whole) {
+        encoder.push(&event, &mut out).unwrap();
+    }
+    encoder.finish(&mut out);
+    let back = ended(&decode(std::str::from_utf8(&out).unwrap()));
+    for (back, item) in back.items.iter().zip(&whole.items) {
+        let json = |item: &Item| item.native.as_ref().unwrap().json.canonical();
+        assert_eq!(json(back), json(item));
+        assert_eq!(back.body, item.body);
+        assert_eq!(seals(back), seals(item));
+    }
+    assert_eq!(back.items.len(), whole.items.len());
+    assert_eq!((back.id, back.stop, back.usage), (whole.id, whole.stop, whole.usage));
+}
+
+#[test]
+fn a_live_call_is_written_as_it_comes() {
+    let mut encoder = AnthropicMessages.encoder();
+    let item = called(0, "x");
+    let opened = Event::Opened { index: 0, body: item.body.clone() };
+    let delta = |text: &str| Event::Delta { index: 0, delta: Delta::Args(text.into()) };
+    let closed = Event::Closed { index: 0, item: Box::new(item) };
+    let events = [opened, delta("{\"city\":"), delta("\"Oslo\"}"), closed];
+    let counts: Vec<_> = events.iter().map(|event| encoder.push(event).unwrap().len()).collect();
+    assert_eq!(counts, [0, 2, 1, 1]);
+}
+
+#[test]
+fn a_cut_stream_yields_nothing_that_can_be_replayed() {
+    let lines: Vec<&str> = STREAM.split_inclusive('\n').collect();
+    for end in 1..lines.len() {
+        let cut = ended(&decode(&lines[..end].concat()));
+        assert_eq!(cut.stop, Stop::Cut);
+        for item in &cut.items {
+            assert_eq!(item.seals, []);
+            assert!(!matches!(&item.body, Body::Thought(thought) if thought.whole));
+        }
+        let mut call = Call::new(target(CLAUDE_4_5));
+        call.extend(cut.items);
+        assert!(!body(&written(&call)).contains("c2VhbC"));
+    }
+}
+
+#[test]
+fn failures_and_unknown_events_are_passed_on() {
+    let mut decoder = AnthropicMessages.decoder(&Asked::of(target(CLAUDE_4_5)));
+    let frame =
+        |data: &str| Frame { event: None, data: Bytes::from(data.to_owned()), exception: false };
+    let fault = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let events = decoder.push(&frame(fault)).unwrap();
+    let [Event::Failed(failure)] = events.as_slice() else { panic!("a failure") };
+    assert_eq!(&*failure.message, "Overloaded");
+    let events = decoder.push(&frame(r#"{"type":"novelty","x":1}"#)).unwrap();
+    let [Event::Alien(alien)] = events.as_slice() else { panic!("an alien") };
+    assert_eq!(alien.as_str(), r#"{"type":"novelty","x":1}"#);
+    assert_eq!(AnthropicMessages.encoder().push(&events[0]).unwrap()[0].data, alien.as_str());
+}

@@ -1,45 +1,27 @@
-//! What the Messages API refuses, as far as writing a request must heed it.
+//! What the Messages API refuses, as far as writing a request must heed it. The rules of the models themselves are in
+//! [`crate::claude`].
 
-use throughline_core::{Choice, ForcedTools, Profile};
+use throughline_core::{Choice, Json, Node, Profile};
 
-/// The smallest budget of thinking tokens.
-pub(super) const LEAST_BUDGET: u64 = 1024;
+use crate::claude::{self, Asking};
 
-/// What must be left of `max_tokens` for the answer itself.
-pub(super) const LEAST_ANSWER: u64 = 1024;
-
-/// How a request asks for thinking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
-    /// It does not say.
-    Silent,
-    /// Switched off.
-    Off,
-    /// With a budget.
-    Manual,
-    /// As the model sees fit.
-    Adaptive,
-}
-
-/// Whether the model refuses to be told which tool to call: "Thinking may not be enabled when `tool_choice` forces
-/// tool use."
+/// Whether the model refuses to be told which tool to call.
 pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {
-    let is_forced = matches!(choice, Choice::Any | Choice::Tool(_));
-    let thinks = match asking {
-        Asking::Silent => profile.thinks_by_default,
-        Asking::Off => false,
-        Asking::Manual | Asking::Adaptive => true,
-    };
-    is_forced
-        && match profile.forced_tools {
-            ForcedTools::Allowed => false,
-            ForcedTools::RefusedWithBudget => asking == Asking::Manual,
-            ForcedTools::RefusedWhileThinking => thinks,
-            ForcedTools::Refused => true,
-        }
+    claude::refuses_choice(profile, profile.forced_tools, asking, choice)
 }
 
-/// Whether the model refuses a temperature, nucleus or candidate count of the caller's own.
-pub(super) fn refuses_sampling(profile: &Profile, asking: Asking) -> bool {
-    profile.fixed_sampling || asking == Asking::Manual
+/// Whether the last assistant message is in a tool loop and does not begin with thinking: with a manual budget that
+/// is refused.
+pub(super) fn needs_thinking_first(messages: &[Json]) -> bool {
+    let Some(answers) = messages.last().map(Json::tree) else { return false };
+    let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));
+    let is_loop = answers.root().get("content").is_some_and(|c| c.elements().any(is_answer));
+    let assistant = messages
+        .iter()
+        .rev()
+        .map(Json::tree)
+        .find(|message| message.root().get("role").is_some_and(|role| role.is("assistant")));
+    let Some(assistant) = assistant.filter(|_| is_loop) else { return false };
+    let first = assistant.root().at("/content/0/type").and_then(Node::text);
+    !matches!(first.as_deref(), Some("thinking" | "redacted_thinking"))
 }

@@ -51,14 +51,12 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.tools = root.get("tools").into_iter().flat_map(|tools| tools_of(tools)).collect();
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings(root);
-    let extras = root.members().filter(|(key, _)| !KNOWN.iter().any(|known| key.is(known)));
-    call.extras = extras
-        .map(|(key, value)| Extra {
-            wire: Some(WIRE),
-            key: key.name().unwrap_or_default(),
-            value: value.json(),
-        })
-        .collect();
+    for (key, value) in root.members().filter(|(key, _)| !KNOWN.iter().any(|known| key.is(known))) {
+        let key = key.name().unwrap_or_default();
+        // Where a name stands twice the last one counts.
+        call.extras.retain(|extra| extra.key != key);
+        call.extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
+    }
     call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
     Ok(call)
 }

@@ -42,7 +42,8 @@ impl Speaker {
 pub(super) fn encode(call: &Call) -> Encoded {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
-    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
+    let is_retargeted = draft.was("model").is_none_or(|was| !was.tree().root().is(model));
+    if is_retargeted {
         draft.put("model", json::string(model));
     }
     let mut writer = Writer {
@@ -55,7 +56,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
-    settings::put(&mut draft, call, &pieces);
+    settings::put(&mut draft, call, &pieces, is_retargeted);
     draft.put_elements("messages", &pieces);
     if draft.source().is_none() || draft.was("stream").is_some() || call.stream {
         let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
@@ -92,10 +93,17 @@ impl<'c> Writer<'c> {
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
             draft.fates.extend(items.iter().map(|item| draft::kept(item)));
             self.absorb("system", &envelope.json);
+            if draft.was("system").as_ref() != Some(&envelope.json) {
+                draft.put("system", envelope.json.clone());
+            }
             return;
         }
         if items.is_empty() {
-            if draft.was("system").is_some() {
+            // An empty list said nothing before, and may go on doing so.
+            let said = |was: Json| {
+                was.tree().root().is_string() || was.tree().root().elements().next().is_some()
+            };
+            if draft.was("system").is_some_and(said) {
                 draft.remove("system");
             }
             return;
@@ -468,7 +476,8 @@ pub(super) fn reply_block(item: &Item) -> Option<Json> {
                 .string("signature", "");
         })),
         Body::Call(call) => Some(json::object(|o| {
-            o.string("type", "tool_use").string("id", &call.id.0).string("name", &call.name);
+            let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+            o.string("type", "tool_use").string("id", id).string("name", &call.name);
             o.raw("input", &call.args);
         })),
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {

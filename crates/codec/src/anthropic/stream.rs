@@ -1,5 +1,6 @@
 //! Streamed messages, read and written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::anthropic::encode;
 use crate::anthropic::wire;
 use crate::events;
 use crate::frame::Frame;
-use crate::{Asked, CodecError, Decoder, Encoder};
+use crate::{Asked, CodecError, Decoder, Encoder, draft};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
@@ -71,6 +72,10 @@ impl MessageDecoder {
     fn note(&mut self, key: Node<'_>, value: Node<'_>) {
         let name = key.name().unwrap_or_default();
         match self.extras.iter_mut().find(|(known, _)| *known == name) {
+            // The end counts what the beginning could not, and need not repeat what that did.
+            Some((_, known)) if &*name == "usage" => {
+                *known = draft::merged(Some(known), &value.json());
+            }
             Some((_, known)) => *known = value.json(),
             None => self.extras.push((name, value.json())),
         }
@@ -306,9 +311,10 @@ impl Decoder for MessageDecoder {
 /// Writes a streamed message. Texts, thoughts and calls go out as they come; anything else goes out when whole.
 #[derive(Default)]
 pub(super) struct MessageEncoder {
+    /// The Items whose beginning was written.
     streaming: Vec<u32>,
-    /// How far the text of each open Item was written.
-    said: BTreeMap<u32, usize>,
+    /// The calls that were announced, and whose beginning was not written yet.
+    waiting: BTreeMap<u32, Json>,
 }
 
 impl Encoder for MessageEncoder {
@@ -364,6 +370,11 @@ impl MessageEncoder {
         let waits =
             matches!(body, Body::Thought(t) if t.kind == throughline_core::ThoughtKind::Encrypted);
         match block.filter(|_| !waits) {
+            // A call that comes whole tells more of itself than its name.
+            Some(block) if matches!(body, Body::Call(_)) => {
+                self.waiting.insert(index, block);
+                Vec::new()
+            }
             Some(block) => {
                 self.streaming.push(index);
                 vec![start(index, &block)]
@@ -373,7 +384,8 @@ impl MessageEncoder {
     }
 
     fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
-        if !self.streaming.contains(&index) {
+        let is_waiting = self.waiting.contains_key(&index);
+        if !is_waiting && !self.streaming.contains(&index) {
             return Vec::new();
         }
         let (kind, key, text) = match delta {
@@ -383,10 +395,15 @@ impl MessageEncoder {
             // This wire sends arguments as text only: they follow when the call is whole.
             Delta::ArgsAt { .. } => return Vec::new(),
         };
-        *self.said.entry(index).or_default() += text.len();
-        vec![content_delta(index, kind, |o| {
+        let mut frames = Vec::new();
+        if let Some(block) = self.waiting.remove(&index) {
+            self.streaming.push(index);
+            frames.push(start(index, &block));
+        }
+        frames.push(content_delta(index, kind, |o| {
             o.string(key, text);
-        })]
+        }));
+        frames
     }
 
     fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
@@ -397,6 +414,9 @@ impl MessageEncoder {
         let node = native.as_ref().map(Tree::root);
         if !self.streaming.contains(&index) {
             let Some(block) = encode::reply_block(item) else { return Vec::new() };
+            if let Body::Call(_) = &item.body {
+                return whole_call(index, &block, stop);
+            }
             let is_thinking = node.is_some_and(|n| n.get("type").is_some_and(|t| t.is("thinking")));
             if !is_thinking {
                 return vec![start(index, &block), stop];
@@ -412,13 +432,6 @@ impl MessageEncoder {
         }
         let mut frames = Vec::new();
         match &item.body {
-            Body::Call(call) if !self.said.contains_key(&index) => {
-                let args = call.args.as_str();
-                let delta = |o: &mut json::Object<'_>| {
-                    o.string("partial_json", args);
-                };
-                frames.push(content_delta(index, "input_json_delta", delta));
-            }
             Body::Text(_) => {
                 let citations = node.and_then(|node| node.get("citations"));
                 for citation in citations.into_iter().flat_map(Node::elements) {
@@ -440,6 +453,18 @@ impl MessageEncoder {
         frames.push(stop);
         frames
     }
+}
+
+/// A call that came whole: a beginning with everything but the arguments, which follow as text.
+fn whole_call(index: u32, block: &Json, stop: Frame) -> Vec<Frame> {
+    let tree = block.tree();
+    let empty = (Cow::Borrowed("input"), Some(json::object(|_| {})));
+    let args = tree.root().get("input").map_or_else(Json::null, Node::json);
+    let args = |o: &mut json::Object<'_>| {
+        o.string("partial_json", args.as_str());
+    };
+    let beginning = draft::edited(Some(block), &[empty]);
+    vec![start(index, &beginning), content_delta(index, "input_json_delta", args), stop]
 }
 
 fn signature(index: u32, block: Option<Node<'_>>) -> Option<Frame> {

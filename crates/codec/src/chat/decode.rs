@@ -1,0 +1,212 @@
+//! Requests and responses, read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Envelope, Extra, Failure, Item, Json, Name, Node, Reply, Request, Side, Tool, Tree,
+    Wire,
+};
+
+use crate::chat::decode::message::Reader;
+use crate::chat::{slot, wire};
+use crate::{Asked, CodecError, draft};
+
+mod media;
+pub(super) mod message;
+mod settings;
+
+const WIRE: Wire = Wire::OPENAI_CHAT;
+
+/// Reads a request.
+pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    let tree = Tree::parse(request.body.clone())?;
+    let root = tree.root();
+    let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
+    let messages = root.get("messages").filter(|messages| messages.is_array());
+    let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
+    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut call = Call::new(asked.target.clone());
+    for (index, message) in messages.elements().enumerate() {
+        if !message.is_object() {
+            return Err(shape(&format!("messages[{index}]"), "must be an object"));
+        }
+        let start = call.items.len();
+        reader.message(index, message, &mut call.items);
+        let cut = call.items.get_mut(start..).unwrap_or_default();
+        let envelope = Arc::new(Envelope { json: message.json(), parts: cut.len() });
+        for native in cut.iter_mut().filter_map(|item| item.native.as_mut()) {
+            native.envelope = Some(Arc::clone(&envelope));
+        }
+    }
+    call.tools = root.get("tools").into_iter().flat_map(tools_of).collect();
+    let is_native = wire::speaks_native(&asked.target);
+    // Ollama's native API streams unless told not to.
+    call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
+    call.settings = settings::read(root, is_native);
+    call.extras = extras_of_request(root, is_native);
+    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    Ok(call)
+}
+
+/// The members that no field of the Call speaks for. Where a name stands twice, the last one counts.
+fn extras_of_request(root: Node<'_>, is_native: bool) -> Vec<Extra> {
+    let mut extras: Vec<Extra> = Vec::new();
+    let mut places: HashMap<Name, usize> = HashMap::new();
+    for (key, value) in root.members() {
+        if settings::speaks_for(key, value, is_native) {
+            continue;
+        }
+        let extra =
+            Extra { wire: Some(WIRE), key: key.name().unwrap_or_default(), value: value.json() };
+        match places.get(&extra.key).and_then(|place| extras.get_mut(*place)) {
+            Some(known) => *known = extra,
+            None => {
+                places.insert(Name::clone(&extra.key), extras.len());
+                extras.push(extra);
+            }
+        }
+    }
+    extras
+}
+
+fn tools_of(tools: Node<'_>) -> Vec<Tool> {
+    let elements: Vec<_> = tools.elements().collect();
+    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
+    let tool = |node: Node<'_>| {
+        let kind = node.name_of("type").unwrap_or_default();
+        let inner = node.get("function").or_else(|| node.get("custom"));
+        Tool {
+            name: inner.and_then(|inner| inner.name_of("name")).unwrap_or(kind),
+            description: inner.and_then(|inner| inner.name_of("description")),
+            schema: inner.and_then(|inner| inner.present("parameters")).map(Node::json),
+            hosted: inner.is_none(),
+            native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+        }
+    };
+    elements.into_iter().map(tool).collect()
+}
+
+/// Reads a whole response.
+pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    let tree = Tree::parse(body.clone())?;
+    let root = tree.root();
+    let is_native = wire::is_native_answer(root);
+    let choices = root.get("choices").filter(|choices| choices.is_array());
+    if is_failure(root) || choices.is_none() && !is_native {
+        let failure = failure(root, body);
+        let is_told = !failure.message.is_empty() || is_failure(root);
+        return Err(if is_told {
+            CodecError::Provider(Box::new(failure))
+        } else {
+            CodecError::shape(WIRE, "response", "choices", "must be a list of answers")
+        });
+    }
+    let choice = choices.and_then(first_choice);
+    let message = choice.map_or(root, |choice| choice).get("message");
+    let message = message.filter(|message| message.is_object()).ok_or_else(|| {
+        CodecError::shape(WIRE, "response", "choices[0].message", "must be a message")
+    })?;
+    let origin = asked.origin(root.text_of("model").as_deref(), routed(root));
+    let id = root.name_of("id").filter(|id| !id.is_empty());
+    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    reader.prefix_ids_with(id.as_deref());
+    let mut items = Vec::new();
+    reader.message(0, message, &mut items);
+    items.retain(|item| !is_whole_message(item));
+    let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
+    let (reason, sequence) = match choice {
+        Some(choice) => (choice.text_of("finish_reason"), choice.name_of("stop_reason")),
+        None => (root.text_of("done_reason"), None),
+    };
+    let stop = wire::stop(reason.as_deref(), sequence, has_calls);
+    let counts = if is_native { Some(root) } else { root.present("usage") };
+    let usage = counts.map(wire::usage).unwrap_or_default();
+    let extras = extras_of(root, choice, message, &items);
+    Ok(Reply { id, items, stop, usage, origin, extras })
+}
+
+/// The answer that counts: the one numbered 0, or the first.
+fn first_choice(choices: Node<'_>) -> Option<Node<'_>> {
+    let is_first = |choice: &Node<'_>| choice.get("index").and_then(Node::u64) == Some(0);
+    choices.elements().find(is_first).or_else(|| choices.elements().next())
+}
+
+fn is_whole_message(item: &Item) -> bool {
+    matches!(item.body, Body::Unknown)
+        && item.native.as_ref().is_some_and(|native| native.slot.is_empty())
+}
+
+/// The upstream that a router chose, where it tells.
+pub(super) fn routed(root: Node<'_>) -> Option<Name> {
+    root.name_of("provider")
+}
+
+/// Everything but the Items: the response's members by their names; what stands deeper by a JSON pointer.
+fn extras_of(
+    root: Node<'_>,
+    choice: Option<Node<'_>>,
+    message: Node<'_>,
+    items: &[Item],
+) -> Vec<(Name, Json)> {
+    let mut extras = Vec::new();
+    for (key, value) in root.members().filter(|(key, _)| !key.is("choices") && !key.is("message")) {
+        extras.push((key.name().unwrap_or_default(), value.json()));
+    }
+    let mut note = |pointer: &str, key: Node<'_>, value: Node<'_>| {
+        let key = key.text().unwrap_or_default();
+        extras.push((Name::from(format!("{pointer}/{key}")), value.json()));
+    };
+    let is_said = |key: &str| {
+        let slots = items.iter().filter_map(|item| item.native.as_ref());
+        key == "role"
+            || slots.flat_map(|native| slot::members(&native.slot)).any(|member| member == key)
+    };
+    let pointer = if choice.is_some() { CHOICE_MESSAGE } else { "/message" };
+    for (key, value) in
+        message.members().filter(|(key, _)| !is_said(&key.text().unwrap_or_default()))
+    {
+        note(pointer, key, value);
+    }
+    if let Some(choice) = choice {
+        for (key, value) in choice.members().filter(|(key, _)| !key.is("message")) {
+            note(CHOICE, key, value);
+        }
+        let others = root.get("choices").into_iter().flat_map(Node::elements);
+        let others = others.filter(|other| other.range() != choice.range());
+        for (position, other) in others.enumerate() {
+            extras.push((Name::from(format!("/choices/{}", position + 1)), other.json()));
+        }
+    }
+    extras
+}
+
+/// Where the members of the answer stand in a response.
+pub(super) const CHOICE: &str = "/choices/0";
+/// Where the members of the answer's message stand in a response.
+pub(super) const CHOICE_MESSAGE: &str = "/choices/0/message";
+
+/// Whether a document is a provider's account of a failure.
+pub(super) fn is_failure(root: Node<'_>) -> bool {
+    root.present("error").is_some() || root.get("object").is_some_and(|object| object.is("error"))
+}
+
+/// Reads the provider's account of a failure: a wrapped object, a bare one, or a sentence.
+pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
+    let error = root.present("error").unwrap_or(root);
+    let message = error.name().or_else(|| error.name_of("message"));
+    let message = message.or_else(|| root.name_of("message"));
+    let detail = || root.present("detail").map(|detail| Name::from(detail.json().as_str()));
+    let word = |key: &str| {
+        let value = error.present(key)?;
+        value.name().or_else(|| value.number().map(Name::from))
+    };
+    let status = error.get("code").and_then(Node::u64).and_then(|code| u16::try_from(code).ok());
+    Failure {
+        status: status.filter(|code| (400..600).contains(code)),
+        kind: word("type").or_else(|| word("code")),
+        message: message.or_else(detail).unwrap_or_default(),
+        body: body.clone(),
+    }
+}

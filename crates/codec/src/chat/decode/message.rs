@@ -1,0 +1,466 @@
+//! A message, cut into Items slot by slot.
+
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, Channel, Hosted, Item, Json, Label, Name, Native, Node, Origin, Outcome, Part, Place,
+    ReasoningFormat, Role, Side, Thought, ThoughtKind, ToolCall, ToolResult, Wire, json,
+};
+
+use crate::calls::Calls;
+use crate::chat::decode::media;
+use crate::chat::slot::{self, FIELDS};
+use crate::chat::tags::{Piece, Scope, Splitter};
+use crate::chat::wire;
+use crate::{Asked, draft, sealed};
+
+const WIRE: Wire = Wire::OPENAI_CHAT;
+
+/// The shape of reasoning that stands between tags in the text.
+pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
+/// The shape of Mistral's chunks.
+pub(in crate::chat) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
+
+/// Reads messages. The same for both sides; only what is said of their origin differs.
+pub(in crate::chat) struct Reader<'a> {
+    asked: &'a Asked,
+    origin: Arc<Origin>,
+    side: Side,
+    calls: Calls,
+    id_prefix: String,
+}
+
+/// Where an Item goes: its place, who speaks, and the slot.
+struct At {
+    place: Place,
+    role: Role,
+    slot: Label,
+}
+
+impl<'a> Reader<'a> {
+    pub(in crate::chat) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
+        Self { asked, origin, side, calls: Calls::default(), id_prefix: String::new() }
+    }
+
+    /// Item ids of a reply begin with the reply's.
+    pub(in crate::chat) fn prefix_ids_with(&mut self, reply: Option<&str>) {
+        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    }
+
+    /// Cuts a message into its Items. One that says nothing is kept whole.
+    pub(in crate::chat) fn message(
+        &mut self,
+        index: usize,
+        message: Node<'_>,
+        items: &mut Vec<Item>,
+    ) {
+        let start = items.len();
+        let role = match message.text_of("role").as_deref() {
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some("developer") => Role::Developer,
+            Some("tool" | "function") => Role::Tool,
+            None if self.side == Side::Response => Role::Assistant,
+            Some(_) | None => Role::User,
+        };
+        let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
+        if role == Role::Tool {
+            let body = self.result(message);
+            items.push(self.item(
+                place(items),
+                role,
+                body,
+                Native::new(WIRE, self.side, message.json()),
+            ));
+            return;
+        }
+        if role == Role::Assistant {
+            self.thoughts(index, message, items, start);
+        }
+        match message.present("content") {
+            Some(text) if text.is_string() => {
+                self.text(index, role, text, items, start);
+            }
+            Some(content) => {
+                for (position, part) in content.elements().enumerate() {
+                    let slot = slot::at(slot::CONTENT, position);
+                    items.push(self.piece(place(items), role, slot, part));
+                }
+            }
+            None => {}
+        }
+        for (position, image) in
+            message.get("images").into_iter().flat_map(Node::elements).enumerate()
+        {
+            items.push(self.piece(place(items), role, slot::at("images", position), image));
+        }
+        if role == Role::Assistant {
+            self.rest(index, message, items, start);
+        }
+        if items.len() == start {
+            let native = Native::new(WIRE, self.side, message.json());
+            items.push(self.item(place(items), role, Body::Unknown, native));
+        }
+        lead_calls(items.get_mut(start..).unwrap_or_default());
+    }
+
+    /// The Thoughts of a message: one for each detail, and one for each string that the details do not repeat.
+    fn thoughts(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>, start: usize) {
+        let mut readable = String::new();
+        for (position, detail) in
+            message.get(slot::DETAILS).into_iter().flat_map(Node::elements).enumerate()
+        {
+            let place = Place::new(index, items.len() - start);
+            let item =
+                self.piece(place, Role::Assistant, slot::at(slot::DETAILS, position), detail);
+            readable.push_str(item.visible().unwrap_or_default());
+            items.push(item);
+        }
+        let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
+        for (key, value) in message.members() {
+            let field = FIELDS.into_iter().find(|field| key.is(field));
+            let Some(field) = field.filter(|_| value.is_string() && value.raw().len() > 2) else {
+                continue;
+            };
+            match strings.iter_mut().find(|(_, known)| known.text() == value.text()) {
+                Some((fields, _)) => fields.push(field),
+                None => strings.push((vec![field], value)),
+            }
+        }
+        for (fields, value) in strings {
+            if !readable.is_empty() && value.is(&readable) {
+                for item in items.iter_mut().skip(start) {
+                    echo(item, &fields);
+                }
+                continue;
+            }
+            let place = Place::new(index, items.len() - start);
+            items.push(self.piece(place, Role::Assistant, slot::joined(&fields), value));
+        }
+    }
+
+    /// A text, without the reasoning that it may hold between tags.
+    fn text(
+        &mut self,
+        index: usize,
+        role: Role,
+        text: Node<'_>,
+        items: &mut Vec<Item>,
+        start: usize,
+    ) {
+        let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
+        let value = text.text().unwrap_or_default();
+        let scope = self.tag_scope().filter(|_| role == Role::Assistant);
+        let scope = scope.filter(|_| memchr::memchr(b'<', value.as_bytes()).is_some());
+        let Some(scope) = scope else {
+            // An assistant's empty text stands for none.
+            if role != Role::Assistant || !value.is_empty() {
+                let slot = Label::Borrowed(slot::CONTENT);
+                items.push(self.piece(place(items), role, slot, text));
+            }
+            return;
+        };
+        let mut splitter = Splitter::new(scope);
+        let mut pieces = splitter.push(&value);
+        pieces.extend(splitter.finish());
+        let is_plain = pieces.iter().all(|piece| matches!(piece, Piece::Text(_)));
+        if is_plain {
+            items.push(self.piece(place(items), role, Label::Borrowed(slot::CONTENT), text));
+            return;
+        }
+        let mut said = String::new();
+        let mut thought: Option<(String, String)> = None;
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => said.push_str(&text),
+                Piece::Open(tag) => {
+                    self.say(place(items), &mut said, items);
+                    thought = Some((tag, String::new()));
+                }
+                Piece::Thought(text) => {
+                    if let Some((raw, inner)) = &mut thought {
+                        raw.push_str(&text);
+                        inner.push_str(&text);
+                    }
+                }
+                Piece::Close(tag) => {
+                    if let Some((raw, inner)) = thought.take() {
+                        items.push(self.tagged(place(items), &(raw + &tag), &inner, true));
+                    }
+                }
+            }
+        }
+        if let Some((raw, inner)) = thought {
+            items.push(self.tagged(place(items), &raw, &inner, false));
+        }
+        self.say(place(items), &mut said, items);
+    }
+
+    fn say(&mut self, place: Place, said: &mut String, items: &mut Vec<Item>) {
+        if !said.is_empty() {
+            let tree = json::string(&std::mem::take(said)).tree();
+            let slot = Label::Borrowed(slot::CONTENT);
+            items.push(self.piece(place, Role::Assistant, slot, tree.root()));
+        }
+    }
+
+    /// Where this endpoint's texts may hold reasoning between tags.
+    pub(in crate::chat) fn tag_scope(&self) -> Option<Scope> {
+        match self.asked.target.provider.dialect.channel {
+            Channel::Tags => Some(Scope::Anywhere),
+            Channel::AsEmitted => Some(Scope::Beginning),
+            Channel::None
+            | Channel::Details
+            | Channel::ReasoningContent
+            | Channel::Reasoning
+            | Channel::Thinking
+            | Channel::Chunks => None,
+        }
+    }
+
+    /// Reasoning that stood between tags, with its tags.
+    pub(in crate::chat) fn tagged(
+        &mut self,
+        place: Place,
+        raw: &str,
+        inner: &str,
+        is_whole: bool,
+    ) -> Item {
+        let mut thought = issued(inner, ThoughtKind::Text, INLINE_TAGS);
+        thought.whole = is_whole;
+        let mut native = Native::new(WIRE, self.side, json::string(raw));
+        native.slot = Label::Borrowed(slot::CONTENT);
+        self.item(place, Role::Assistant, Body::Thought(thought), native)
+    }
+
+    /// Refusals, sounds, calls, and what Google adds to a message.
+    fn rest(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>, start: usize) {
+        let mut push = |reader: &mut Self, slot: Label, node: Node<'_>| {
+            let place = Place::new(index, items.len() - start);
+            items.push(reader.piece(place, Role::Assistant, slot, node));
+        };
+        let says =
+            |key: &str, node: Node<'_>| node.text_of(key).is_some_and(|text| !text.is_empty());
+        let refusal = message.get(slot::REFUSAL).filter(|refusal| refusal.raw().len() > 2);
+        if let Some(refusal) = refusal.filter(|refusal| refusal.is_string()) {
+            push(self, Label::Borrowed(slot::REFUSAL), refusal);
+        }
+        if let Some(audio) = message.get(slot::AUDIO).filter(|audio| says("id", *audio)) {
+            push(self, Label::Borrowed(slot::AUDIO), audio);
+        }
+        let calls = message.get(slot::CALLS).into_iter().flat_map(Node::elements);
+        for (position, call) in calls.enumerate() {
+            push(self, slot::at(slot::CALLS, position), call);
+        }
+        if let Some(call) = message.get(slot::FUNCTION_CALL).filter(|call| says("name", *call)) {
+            push(self, Label::Borrowed(slot::FUNCTION_CALL), call);
+        }
+        if let Some(extra) = message.get(slot::EXTRA_CONTENT).filter(|extra| extra.is_object())
+            && !self.seals(slot::EXTRA_CONTENT, extra).is_empty()
+        {
+            push(self, Label::Borrowed(slot::EXTRA_CONTENT), extra);
+        }
+    }
+
+    /// One Item, from what stands in its slot.
+    pub(in crate::chat) fn piece(
+        &mut self,
+        place: Place,
+        role: Role,
+        slot: Label,
+        node: Node<'_>,
+    ) -> Item {
+        let at = At { place, role, slot };
+        let body = self.body(&at, node);
+        let is_numbered = self.side == Side::Response
+            && at.slot.starts_with(slot::CALLS)
+            && node.get("index").is_some();
+        // The number of a call is its place in the list, which the slot tells; a stream needs it, a request refuses it.
+        let json = if is_numbered {
+            draft::edited(Some(&node.json()), &[("index".into(), None)])
+        } else {
+            node.json()
+        };
+        let mut native = Native::new(WIRE, self.side, json);
+        native.id = node.name_of("id");
+        let seals = if node.is_object() { self.seals(&at.slot, node) } else { Vec::new() };
+        native.slot = at.slot;
+        let mut item = self.item(at.place, at.role, body, native);
+        item.seals = seals;
+        item
+    }
+
+    fn seals(&self, slot: &str, node: Node<'_>) -> Vec<throughline_core::Seal> {
+        let found = sealed::find(node, wire::may_seal).into_iter();
+        let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
+        found
+            .map(|(pointer, value)| {
+                let key = pointer.rsplit('/').next().unwrap_or_default();
+                let format = format!("openai-chat.{key}");
+                let bytes = value.text_bytes().unwrap_or_default();
+                self.asked.seal(bytes, format, &self.origin, pointer)
+            })
+            .collect()
+    }
+
+    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
+        let id = format!("{}{}.{}", self.id_prefix, place.message, place.part);
+        let mut item = Item::new(id, place, role, body);
+        item.native = Some(native);
+        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
+        item
+    }
+
+    fn body(&mut self, at: &At, node: Node<'_>) -> Body {
+        match slot::member(&at.slot) {
+            slot::CONTENT | slot::REFUSAL if node.is_string() => {
+                Body::Text(node.name().unwrap_or_default())
+            }
+            slot::CONTENT => self.part(node),
+            slot::DETAILS => detail(node),
+            slot::CALLS => self.call(at.place, node, node.get("function")),
+            slot::FUNCTION_CALL => self.call(at.place, node, Some(node)),
+            slot::EXTRA_CONTENT => {
+                Body::Thought(issued("", ThoughtKind::Encrypted, "google-gemini-v1"))
+            }
+            "images" => media::of_base64(node).map_or(Body::Unknown, Body::Media),
+            member if FIELDS.contains(&member) => {
+                let text = node.text().unwrap_or_default();
+                Body::Thought(issued(&text, ThoughtKind::Text, &at.slot))
+            }
+            _ => Body::Unknown,
+        }
+    }
+
+    fn part(&self, part: Node<'_>) -> Body {
+        match &*part.text_of("type").unwrap_or_default() {
+            "text" => Body::Text(part.name_of("text").unwrap_or_default()),
+            "thinking" => {
+                let text = chunk_text(part);
+                let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
+                let mut thought = issued(&text, kind, THINKING_CHUNK);
+                thought.whole = part.get("closed").and_then(Node::bool) != Some(false);
+                Body::Thought(thought)
+            }
+            _ => media::of_part(part, &self.origin).map_or(Body::Unknown, Body::Media),
+        }
+    }
+
+    fn call(&mut self, place: Place, call: Node<'_>, function: Option<Node<'_>>) -> Body {
+        let custom =
+            call.get("custom").filter(|_| call.get("type").is_some_and(|t| t.is("custom")));
+        let Some(function) = custom.or(function) else { return Body::Unknown };
+        let wire_id = call.name_of("id");
+        let name = function.name_of("name").unwrap_or_default();
+        let id = self.calls.open(wire_id.as_ref(), &name, place);
+        let args = match custom {
+            Some(custom) => custom.get("input").map_or_else(Json::null, Node::json),
+            None => function.get("arguments").map_or_else(|| json::object(|_| {}), arguments),
+        };
+        Body::Call(ToolCall { id, wire_id, name, args, custom: custom.is_some() })
+    }
+
+    fn result(&mut self, message: Node<'_>) -> Body {
+        let wire_id = message.name_of("tool_call_id");
+        let name = message.name_of("name").or_else(|| message.name_of("tool_name"));
+        let content = message.present("content");
+        let parts = match content.and_then(Node::name) {
+            Some(text) => vec![Part::Text(text)],
+            None => {
+                let parts = content.into_iter().flat_map(Node::elements);
+                parts.map(|part| result_part(part, &self.origin)).collect()
+            }
+        };
+        Body::Result(ToolResult {
+            call: self.calls.answer(wire_id.as_deref(), name.as_deref()),
+            wire_id,
+            name,
+            outcome: Outcome::Ok,
+            parts,
+        })
+    }
+}
+
+/// Notes that these members repeat what an Item's detail says.
+pub(in crate::chat) fn echo(item: &mut Item, fields: &[&'static str]) {
+    let is_readable = item.visible().is_some_and(|text| !text.is_empty());
+    if let Some(native) = item.native.as_mut().filter(|_| is_readable) {
+        native.slot = Label::Owned(format!("{}+{}", native.slot, slot::joined(fields)));
+    }
+}
+
+/// An encrypted detail that has a call's id stands right before that call.
+pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
+    let calls: Vec<_> = items
+        .iter()
+        .filter_map(|item| match &item.body {
+            Body::Call(call) => Some((call.wire_id.clone()?, item.id.clone())),
+            _ => None,
+        })
+        .collect();
+    if calls.is_empty() {
+        return;
+    }
+    for item in items.iter_mut().filter(|item| matches!(item.body, Body::Thought(_))) {
+        let id = item.native.as_ref().and_then(|native| native.id.clone());
+        let led = calls.iter().find(|(wire_id, _)| Some(wire_id) == id.as_ref());
+        if let Some((_, call)) = led {
+            for seal in &mut item.seals {
+                seal.attached.leads = Some(call.clone());
+            }
+        }
+    }
+}
+
+fn issued(text: &str, kind: ThoughtKind, format: &str) -> Thought {
+    Thought::issued(text, kind, ReasoningFormat::new(format))
+}
+
+fn detail(detail: Node<'_>) -> Body {
+    let text = |key: &str| detail.text_of(key).unwrap_or_default();
+    let (content, kind) = match &*text("type") {
+        "reasoning.text" if text("text").is_empty() => (text("text"), ThoughtKind::Encrypted),
+        "reasoning.text" => (text("text"), ThoughtKind::Text),
+        "reasoning.summary" => (text("summary"), ThoughtKind::Summary),
+        "reasoning.encrypted" => (std::borrow::Cow::Borrowed(""), ThoughtKind::Encrypted),
+        "reasoning.server_tool_call" => {
+            return Body::Hosted(Hosted {
+                name: detail.name_of("tool_name").unwrap_or_default(),
+                pairs: detail.name_of("tool_call_id"),
+                is_result: false,
+                visible: Name::from(""),
+            });
+        }
+        _ => return Body::Unknown,
+    };
+    let format = detail.text_of("format");
+    let mut thought = issued(&content, kind, format.as_deref().unwrap_or("unknown"));
+    thought.index = detail.get("index").and_then(Node::u64);
+    Body::Thought(thought)
+}
+
+/// The readable text of a Mistral chunk: its `thinking` is a list of texts and references, or one string.
+pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
+    let Some(thinking) = chunk.get("thinking") else { return String::new() };
+    match thinking.text() {
+        Some(text) => text.into_owned(),
+        None => thinking.elements().filter_map(|part| part.text_of("text")).collect(),
+    }
+}
+
+/// The arguments of a call: JSON within a string, or an object. What is not JSON stays the string that it was.
+fn arguments(node: Node<'_>) -> Json {
+    match node.text() {
+        Some(text) if text.trim().is_empty() => json::object(|_| {}),
+        Some(text) => Json::parse(text.into_owned()).unwrap_or_else(|_| node.json()),
+        None => node.json(),
+    }
+}
+
+fn result_part(part: Node<'_>, origin: &Arc<Origin>) -> Part {
+    let text = || part.name_of("text").unwrap_or_default();
+    if part.get("type").is_some_and(|kind| kind.is("text")) {
+        return Part::Text(text());
+    }
+    media::of_part(part, origin).map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media)
+}

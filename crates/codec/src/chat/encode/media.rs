@@ -1,0 +1,63 @@
+//! Pictures, sounds and documents, as a request takes them.
+
+use throughline_core::{Json, Media, Target, json};
+
+/// A part of `content`; nothing where this wire cannot say it.
+pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
+    match media {
+        Media::Inline { mime, base64 } => {
+            let data = std::str::from_utf8(base64).ok()?;
+            let address = || format!("data:{mime};base64,{data}");
+            match &**mime {
+                "audio/wav" | "audio/x-wav" | "audio/mp3" | "audio/mpeg" => {
+                    let format = if mime.ends_with("wav") { "wav" } else { "mp3" };
+                    Some(json::object(|o| {
+                        o.string("type", "input_audio").object("input_audio", |o| {
+                            o.string("data", data).string("format", format);
+                        });
+                    }))
+                }
+                "application/pdf" => Some(json::object(|o| {
+                    o.string("type", "file").object("file", |o| {
+                        o.string("filename", "document.pdf").string("file_data", &address());
+                    });
+                })),
+                other if other.starts_with("image/") => Some(image(&address())),
+                _ => None,
+            }
+        }
+        Media::Remote { mime, uri, owner: None } => {
+            let is_image = mime.as_deref().is_none_or(|mime| mime.starts_with("image/"));
+            is_image.then(|| image(uri))
+        }
+        Media::Remote { uri, owner: Some(owner), .. } => {
+            let is_own = owner.provider == target.origin.provider
+                && owner.endpoint == target.origin.endpoint;
+            is_own.then(|| {
+                json::object(|o| {
+                    o.string("type", "file").object("file", |o| {
+                        o.string("file_id", uri);
+                    });
+                })
+            })
+        }
+    }
+}
+
+/// An image of Ollama's native API: bare base64.
+pub(super) fn bare_image(media: &Media) -> Option<Json> {
+    match media {
+        Media::Inline { mime, base64 } if mime.starts_with("image/") => {
+            Some(json::string(std::str::from_utf8(base64).ok()?))
+        }
+        Media::Inline { .. } | Media::Remote { .. } => None,
+    }
+}
+
+fn image(url: &str) -> Json {
+    json::object(|o| {
+        o.string("type", "image_url").object("image_url", |o| {
+            o.string("url", url);
+        });
+    })
+}

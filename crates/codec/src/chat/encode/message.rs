@@ -1,0 +1,273 @@
+//! One outgoing message, gathered slot by slot.
+
+use std::borrow::Cow;
+
+use throughline_core::{Json, Media, Node, Target, json};
+
+use crate::chat::encode::media;
+use crate::chat::slot::{self, FIELDS};
+use crate::draft;
+
+type Members = Vec<(Cow<'static, str>, Option<Json>)>;
+
+/// A message whose slots are being filled.
+#[derive(Default)]
+pub(in crate::chat) struct Message {
+    content: Vec<Content>,
+    /// Strings of reasoning, by field.
+    fields: Vec<(&'static str, Text)>,
+    /// What a field repeats of the details, where the field does not speak for itself.
+    echoes: Vec<(&'static str, String)>,
+    details: Vec<Json>,
+    calls: Vec<Json>,
+    images: Vec<Json>,
+    others: Vec<(Cow<'static, str>, Json)>,
+}
+
+enum Content {
+    /// A string that this wire wrote: it goes on where the last one ended.
+    Own(Json),
+    /// A text from elsewhere, which began a block of its own.
+    Text(String),
+    Part(Json),
+}
+
+/// A string that may still be as it came.
+struct Text {
+    whole: Json,
+    pieces: Vec<String>,
+}
+
+impl Text {
+    fn json(&self) -> Json {
+        match self.pieces.as_slice() {
+            [_] => self.whole.clone(),
+            pieces => json::string(&pieces.concat()),
+        }
+    }
+}
+
+impl Message {
+    pub(in crate::chat) fn is_empty(&self) -> bool {
+        self.content.is_empty()
+            && self.fields.is_empty()
+            && self.details.is_empty()
+            && self.calls.is_empty()
+            && self.images.is_empty()
+            && self.others.is_empty()
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    pub(super) fn has_field(&self, field: &str) -> bool {
+        self.fields.iter().any(|(known, _)| *known == field)
+            || self.echoes.iter().any(|(known, _)| *known == field)
+    }
+
+    /// Adds what stood in a slot of this wire. `text` is what can be read of it.
+    pub(in crate::chat) fn add(&mut self, slot_name: &str, part: Json, text: &str) {
+        match slot::member(slot_name) {
+            slot::CONTENT if part.bytes().first() == Some(&b'"') => {
+                self.content.push(Content::Own(part));
+            }
+            slot::CONTENT => self.content.push(Content::Part(part)),
+            slot::DETAILS => {
+                self.details.push(part);
+                for field in slot::fields(slot_name) {
+                    match self.echoes.iter_mut().find(|(known, _)| *known == field) {
+                        Some((_, echo)) => echo.push_str(text),
+                        None => self.echoes.push((field, text.to_owned())),
+                    }
+                }
+            }
+            slot::CALLS => self.calls.push(part),
+            "images" => self.images.push(part),
+            _ => {
+                let mut is_field = false;
+                for field in slot::fields(slot_name) {
+                    is_field = true;
+                    let piece = text.to_owned();
+                    match self.fields.iter_mut().find(|(known, _)| *known == field) {
+                        Some((_, known)) => known.pieces.push(piece),
+                        None => {
+                            let text = Text { whole: part.clone(), pieces: vec![piece] };
+                            self.fields.push((field, text));
+                        }
+                    }
+                }
+                if !is_field {
+                    self.others.push((Cow::Owned(slot_name.to_owned()), part));
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_text(&mut self, text: &str) {
+        self.content.push(Content::Text(text.to_owned()));
+    }
+
+    pub(super) fn add_call(&mut self, call: Json) {
+        self.calls.push(call);
+    }
+
+    /// Adds media, if the wire can say them.
+    pub(super) fn add_media(&mut self, media: &Media, target: &Target, is_native: bool) -> bool {
+        if is_native {
+            let image = media::bare_image(media);
+            let is_taken = image.is_some();
+            self.images.extend(image);
+            return is_taken;
+        }
+        let part = media::part(media, target);
+        let is_taken = part.is_some();
+        self.content.extend(part.map(Content::Part));
+        is_taken
+    }
+
+    /// Adds the payload of a caller's thought: a detail or chunk, a list of details, the text of the endpoint's own
+    /// field, or members of the message.
+    pub(super) fn add_payload(&mut self, payload: &Json, field: Option<&'static str>) {
+        let tree = payload.tree();
+        let root = tree.root();
+        let kind = root.text_of("type").unwrap_or_default();
+        if let Some(text) = root.text() {
+            self.add(field.unwrap_or("reasoning_content"), payload.clone(), &text);
+        } else if root.is_array() {
+            self.details.extend(root.elements().map(Node::json));
+        } else if kind.starts_with("reasoning.") {
+            self.details.push(payload.clone());
+        } else if &*kind == "thinking" {
+            self.content.push(Content::Part(payload.clone()));
+        } else {
+            for (key, value) in root.members() {
+                let name = key.text().unwrap_or_default();
+                match value.text() {
+                    Some(text) => self.add(&name, value.json(), &text),
+                    None if &*name == slot::DETAILS => {
+                        self.details.extend(value.elements().map(Node::json));
+                    }
+                    None => self.others.push((Cow::Owned(name.into_owned()), value.json())),
+                }
+            }
+        }
+    }
+
+    /// The content: a string where all of it is text and one message says it, else a list of parts. Ollama's native
+    /// API takes strings only.
+    pub(super) fn content(&self, is_string: bool) -> Option<Json> {
+        match self.content.as_slice() {
+            [] => None,
+            [Content::Own(text)] => Some(text.clone()),
+            [Content::Text(text)] => Some(json::string(text)),
+            contents if is_string || contents.iter().all(|c| matches!(c, Content::Own(_))) => {
+                let mut joined = String::new();
+                for content in contents {
+                    match content {
+                        Content::Own(text) => joined.push_str(&unquoted(text)),
+                        Content::Text(text) => {
+                            if !joined.is_empty() {
+                                joined.push_str("\n\n");
+                            }
+                            joined.push_str(text);
+                        }
+                        Content::Part(part) => {
+                            joined
+                                .push_str(&part.tree().root().text_of("text").unwrap_or_default());
+                        }
+                    }
+                }
+                Some(json::string(&joined))
+            }
+            contents => Some(json::array(|a| {
+                for content in contents {
+                    match content {
+                        Content::Own(text) => a.raw(&text_part(text)),
+                        Content::Text(text) => a.raw(&text_part(&json::string(text))),
+                        Content::Part(part) => a.raw(part),
+                    };
+                }
+            })),
+        }
+    }
+
+    /// The members of the message, in one fixed order.
+    pub(in crate::chat) fn members(&self, is_assistant: bool, is_native: bool) -> Members {
+        let has_parts = self.content.iter().any(|content| matches!(content, Content::Part(_)));
+        let content = self.content(is_native || is_assistant && !has_parts);
+        // A message that only calls tools says nothing; any other has to say something.
+        let silence = || {
+            if self.calls.is_empty() || is_native { json::string("") } else { Json::null() }
+        };
+        let mut members: Members =
+            vec![(Cow::Borrowed(slot::CONTENT), Some(content.unwrap_or_else(silence)))];
+        let mut put = |key: &'static str, value: Option<Json>| {
+            members.push((Cow::Borrowed(key), value));
+        };
+        for field in FIELDS {
+            let own = self.fields.iter().find(|(known, _)| *known == field);
+            let echo = self.echoes.iter().find(|(known, _)| *known == field);
+            let text = own.map(|(_, text)| text.json());
+            put(field, text.or_else(|| echo.map(|(_, text)| json::string(text))));
+        }
+        let list = |values: &[Json]| (!values.is_empty()).then(|| json::array_of(values));
+        put(slot::DETAILS, list(&self.details));
+        put(slot::CALLS, list(&self.calls));
+        put("images", list(&self.images));
+        for key in [slot::REFUSAL, slot::AUDIO, slot::FUNCTION_CALL, slot::EXTRA_CONTENT] {
+            put(key, self.others.iter().find(|(known, _)| known == key).map(|(_, v)| v.clone()));
+        }
+        for (key, value) in &self.others {
+            if !members.iter().any(|(known, _)| known == key) {
+                members.push((key.clone(), Some(value.clone())));
+            }
+        }
+        members
+    }
+}
+
+/// A message of our own.
+pub(super) fn fresh(role: &str, members: &Members) -> Json {
+    json::object(|o| {
+        o.string("role", role);
+        for (key, value) in members {
+            if let Some(value) = value {
+                o.raw(key, value);
+            }
+        }
+    })
+}
+
+/// The message that Items were cut from, with those of its members changed that now say something else.
+pub(super) fn edited(envelope: &Json, members: Members) -> Json {
+    let tree = envelope.tree();
+    let says_nothing = |node: Option<Node<'_>>| {
+        node.is_none_or(|node| node.is_null() || matches!(node.raw(), b"\"\"" | b"[]"))
+    };
+    let changes: Members = members
+        .into_iter()
+        .filter(|(key, value)| {
+            let was = tree.root().get(key);
+            match value {
+                Some(value) => {
+                    let is_silence = matches!(value.as_str(), "null" | "\"\"");
+                    let says_the_same = was.is_some_and(|was| was.json().says_the_same_as(value));
+                    !(says_the_same || is_silence && says_nothing(was))
+                }
+                None => !says_nothing(was),
+            }
+        })
+        .collect();
+    draft::edited(Some(envelope), &changes)
+}
+
+fn text_part(text: &Json) -> Json {
+    json::object(|o| {
+        o.string("type", "text").raw("text", text);
+    })
+}
+
+fn unquoted(text: &Json) -> String {
+    text.tree().root().text().unwrap_or_default().into_owned()
+}

@@ -1,0 +1,146 @@
+//! A Reply, as a whole response.
+
+use bytes::Bytes;
+use throughline_core::{Body, Item, Json, Name, Reply, Wire, json};
+
+use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
+use crate::chat::encode::message::Message;
+use crate::chat::{slot, wire};
+
+const WIRE: Wire = Wire::OPENAI_CHAT;
+
+/// Writes a whole response: in the shape in which it came, where it came on this wire.
+pub(in crate::chat) fn whole(reply: &Reply) -> Bytes {
+    let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
+    let is_native = extras.iter().any(|(key, _)| &**key == "done");
+    let written = if is_native { native(reply, extras) } else { completion(reply, extras) };
+    written.bytes().clone()
+}
+
+fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
+    let message = message(reply, extras, CHOICE_MESSAGE);
+    let choices = json::array(|a| {
+        a.object(|o| {
+            let others: Vec<_> = below(extras, CHOICE).collect();
+            if !others.iter().any(|(key, _)| *key == "index") {
+                o.number("index", 0);
+            }
+            o.raw("message", &message);
+            if !others.iter().any(|(key, _)| *key == "finish_reason") {
+                match wire::stop_word(&reply.stop) {
+                    Some(word) => o.string("finish_reason", word),
+                    None => o.null("finish_reason"),
+                };
+            }
+            for (key, value) in others {
+                o.raw(key, value);
+            }
+        });
+        for (_, other) in below(extras, "/choices").filter(|(key, _)| *key != "0") {
+            a.raw(other);
+        }
+    });
+    json::object(|o| {
+        let top: Vec<_> = extras.iter().filter(|(key, _)| !key.starts_with('/')).collect();
+        if top.is_empty() {
+            o.string("id", reply.id.as_deref().unwrap_or("chatcmpl"));
+            o.string("object", "chat.completion").number("created", 0);
+            o.string("model", &reply.origin.answered).raw("choices", &choices);
+            o.raw("usage", &wire::usage_json(&reply.usage));
+            return;
+        }
+        let mut is_written = false;
+        for (key, value) in top {
+            o.raw(key, value);
+            // The answers stand where `OpenAI` puts them: behind the model.
+            if &**key == "model" && !std::mem::replace(&mut is_written, true) {
+                o.raw("choices", &choices);
+            }
+        }
+        if !is_written {
+            o.raw("choices", &choices);
+        }
+    })
+}
+
+/// An answer of Ollama's native API.
+fn native(reply: &Reply, extras: &[(Name, Json)]) -> Json {
+    let message = message(reply, extras, "/message");
+    json::object(|o| {
+        let mut is_written = false;
+        for (key, value) in extras.iter().filter(|(key, _)| !key.starts_with('/')) {
+            if &**key == "done" && !std::mem::replace(&mut is_written, true) {
+                o.raw("message", &message);
+            }
+            o.raw(key, value);
+        }
+    })
+}
+
+/// The extras whose pointer is right below `pointer`, by their last step.
+fn below<'e>(
+    extras: &'e [(Name, Json)],
+    pointer: &'static str,
+) -> impl Iterator<Item = (&'e str, &'e Json)> {
+    extras.iter().filter_map(move |(key, value)| {
+        let key = key.strip_prefix(pointer)?.strip_prefix('/')?;
+        (!key.contains('/')).then_some((key, value))
+    })
+}
+
+fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Json {
+    let mut gathered = Message::default();
+    for item in &reply.items {
+        if let Some((slot, part)) = reply_part(item) {
+            gathered.add(&slot, part, item.visible().unwrap_or_default());
+        }
+    }
+    let mut members = gathered.members(true, false);
+    for (key, value) in below(extras, pointer) {
+        match members.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) if known.is_none() || key == slot::CONTENT => {
+                *known = Some(value.clone());
+            }
+            Some(_) => {}
+            None => members.push((key.to_owned().into(), Some(value.clone()))),
+        }
+    }
+    super::message::fresh("assistant", &members)
+}
+
+/// What an Item says in a response, and in which slot. Another wire's thought is shown to its reader, without its seals.
+pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
+    if let Some(native) = item.native_on(&WIRE) {
+        return Some((native.slot.to_string(), native.json.clone()));
+    }
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => {
+            Some((slot::CONTENT.to_owned(), json::string(text)))
+        }
+        Body::Thought(thought) if !thought.content.is_empty() => {
+            Some(("reasoning_content".to_owned(), json::string(&thought.content)))
+        }
+        Body::Call(call) => Some((slot::at(slot::CALLS, 0).into_owned(), call_part(call))),
+        Body::Thought(_)
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Unknown => None,
+    }
+}
+
+fn call_part(call: &throughline_core::ToolCall) -> Json {
+    json::object(|o| {
+        o.string("id", &call.id.0);
+        if call.custom {
+            o.string("type", "custom").object("custom", |o| {
+                o.string("name", &call.name).raw("input", &call.args);
+            });
+            return;
+        }
+        o.string("type", "function").object("function", |o| {
+            o.string("name", &call.name).string("arguments", call.args.as_str());
+        });
+    })
+}

@@ -1,0 +1,490 @@
+//! Streamed messages, read and written.
+//!
+//! The chat wire has no word for the end of a part. A thought ends where text or a call begins, a text where a thought
+//! or a call begins; calls end with the message, since their arguments may come interleaved. A string that goes on
+//! after its end becomes a further Item of the same slot; a detail that does is joined in the final Reply.
+
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, Delta, Event, Item, Json, Label, Name, Node, Origin, Place, Reply, Role, Side, Stop,
+    Tree, Usage,
+};
+
+use crate::chat::decode::message::{self, Reader};
+use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE};
+use crate::chat::slot::{self, FIELDS};
+use crate::chat::stream::part::{CallPart, Chunk, Kind, OpenPart};
+use crate::chat::tags::{Piece, Splitter};
+use crate::chat::wire;
+use crate::events;
+use crate::frame::Frame;
+use crate::{Asked, CodecError, Decoder, draft};
+
+mod part;
+mod reasoning;
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;
+pub(super) mod write;
+
+/// Reads a streamed message.
+pub(super) struct ChunkDecoder {
+    asked: Asked,
+    origin: Arc<Origin>,
+    id: Option<Name>,
+    parts: Vec<OpenPart>,
+    /// What fields have repeated of the details.
+    echoes: Vec<(&'static str, String)>,
+    splitter: Option<Splitter>,
+    reason: Option<Name>,
+    sequence: Option<Name>,
+    usage: Usage,
+    extras: Vec<(Name, Json)>,
+    has_begun: bool,
+    has_failed: bool,
+    has_ended: bool,
+}
+
+impl ChunkDecoder {
+    pub(super) fn new(asked: Asked) -> Self {
+        let origin = Arc::clone(&asked.target.origin);
+        let scope = Reader::new(&asked, Arc::clone(&origin), Side::Response).tag_scope();
+        Self {
+            origin,
+            asked,
+            id: None,
+            parts: Vec::new(),
+            echoes: Vec::new(),
+            splitter: scope.map(Splitter::new),
+            reason: None,
+            sequence: None,
+            usage: Usage::default(),
+            extras: Vec::new(),
+            has_begun: false,
+            has_failed: false,
+            has_ended: false,
+        }
+    }
+
+    fn chunk(&mut self, root: Node<'_>) -> Vec<Event> {
+        let is_native = wire::is_native_answer(root);
+        let choices = root.get("choices").filter(|choices| choices.is_array());
+        if choices.is_none() && !is_native {
+            return vec![Event::Alien(root.json())];
+        }
+        let choices: Vec<_> = choices.into_iter().flat_map(Node::elements).collect();
+        let mut events = self.begin(root, is_native || !choices.is_empty());
+        for (key, value) in root.members() {
+            if !key.is("choices") && !key.is("message") {
+                self.note("", key, value);
+            }
+        }
+        if is_native {
+            let message = root.get("message").unwrap_or(root);
+            events.extend(self.delta(message, "/message"));
+            if root.get("done").and_then(Node::bool) == Some(true) {
+                self.reason = root.name_of("done_reason").or_else(|| Some(Name::from("stop")));
+                self.usage = wire::usage(root);
+                events.push(Event::Usage(self.usage));
+                events.extend(self.ended());
+            }
+            return events;
+        }
+        let mut others = Vec::new();
+        for choice in choices {
+            if choice.get("index").and_then(Node::u64).is_none_or(|index| index == 0) {
+                events.extend(self.choice(choice));
+            } else {
+                others.push(choice.json());
+            }
+        }
+        if !others.is_empty() {
+            // Further answers are not mixed into the first; whoever asked for them gets them raw.
+            let others = throughline_core::json::array_of(&others);
+            let alien = draft::edited(Some(&root.json()), &[("choices".into(), Some(others))]);
+            events.push(Event::Alien(alien));
+        }
+        if let Some(usage) = root.present("usage") {
+            self.usage = wire::usage(usage);
+            events.push(Event::Usage(self.usage));
+        }
+        events
+    }
+
+    fn begin(&mut self, root: Node<'_>, says_something: bool) -> Vec<Event> {
+        let id = root.name_of("id").filter(|id| !id.is_empty());
+        if self.has_begun || (id.is_none() && !says_something) {
+            return Vec::new();
+        }
+        self.has_begun = true;
+        self.id = id;
+        let model = root.text_of("model").filter(|model| !model.is_empty());
+        self.origin = self.asked.origin(model.as_deref(), decode::routed(root));
+        vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
+    }
+
+    /// Notes a member of the response: a later value takes the place of an earlier one, unless it is `null`
+    /// or the answer has its name already.
+    fn note(&mut self, pointer: &str, key: Node<'_>, value: Node<'_>) {
+        let key = key.text().unwrap_or_default();
+        let name = if pointer.is_empty() {
+            Name::from(key)
+        } else {
+            Name::from(format!("{pointer}/{key}"))
+        };
+        let is_chunk = &*name == "object" && value.is("chat.completion.chunk");
+        let value =
+            if is_chunk { throughline_core::json::string("chat.completion") } else { value.json() };
+        match self.extras.iter_mut().find(|(known, _)| *known == name) {
+            Some(_) if value.as_str() == "null" => {}
+            // Some routers go over to their upstream's names in the middle of a stream.
+            Some((_, known)) if matches!(&*name, "id" | "model") && known.as_str() != "\"\"" => {}
+            Some((_, known)) => *known = value,
+            None => self.extras.push((name, value)),
+        }
+    }
+
+    fn choice(&mut self, choice: Node<'_>) -> Vec<Event> {
+        let delta = choice.get("delta").or_else(|| choice.get("message"));
+        let events = delta.map(|delta| self.delta(delta, CHOICE_MESSAGE)).unwrap_or_default();
+        for (key, value) in choice.members() {
+            if !key.is("delta") && !key.is("message") {
+                self.note(CHOICE, key, value);
+            }
+        }
+        let reason = choice.name_of("finish_reason").filter(|reason| !reason.is_empty());
+        self.reason = reason.or_else(|| self.reason.take());
+        self.sequence = choice.name_of("stop_reason").or_else(|| self.sequence.take());
+        events
+    }
+
+    fn delta(&mut self, delta: Node<'_>, pointer: &'static str) -> Vec<Event> {
+        let mut events = self.reasoning(delta);
+        for (key, value) in delta.members() {
+            let key_text = key.text().unwrap_or_default();
+            match &*key_text {
+                "role" | slot::DETAILS => {}
+                slot::CONTENT if value.is_array() => {
+                    for part in value.elements() {
+                        events.extend(self.content_part(part));
+                    }
+                }
+                slot::CONTENT => events.extend(self.content(&value.text().unwrap_or_default())),
+                slot::REFUSAL => {
+                    events.extend(self.text(slot::REFUSAL, &value.text().unwrap_or_default()));
+                }
+                slot::CALLS => {
+                    for fragment in value.elements() {
+                        events.extend(self.call(fragment, false));
+                    }
+                }
+                slot::FUNCTION_CALL if value.is_object() => events.extend(self.call(value, true)),
+                slot::EXTRA_CONTENT if value.is_object() => {
+                    let slot = Label::Borrowed(slot::EXTRA_CONTENT);
+                    events.extend(self.whole(slot, value));
+                }
+                field if FIELDS.contains(&field) => {}
+                _ => self.note(pointer, key, value),
+            }
+        }
+        events
+    }
+
+    fn content(&mut self, piece: &str) -> Vec<Event> {
+        let Some(splitter) = &mut self.splitter else { return self.text(slot::CONTENT, piece) };
+        let pieces = splitter.push(piece);
+        self.pieces(pieces)
+    }
+
+    fn pieces(&mut self, pieces: Vec<Piece>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => events.extend(self.text(slot::CONTENT, &text)),
+                Piece::Open(raw) => {
+                    events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
+                    let kind = Kind::Tagged { raw, inner: String::new(), is_whole: false };
+                    events.extend(self.open(Label::Borrowed(slot::CONTENT), kind));
+                }
+                Piece::Thought(text) => {
+                    if let Some((index, raw, inner, _)) = self.open_tag() {
+                        raw.push_str(&text);
+                        inner.push_str(&text);
+                        events.push(Event::Delta { index, delta: Delta::Thought(text.into()) });
+                    }
+                }
+                Piece::Close(tag) => {
+                    if let Some((_, raw, _, is_whole)) = self.open_tag() {
+                        raw.push_str(&tag);
+                        *is_whole = true;
+                    }
+                    events.extend(self.close(|kind| matches!(kind, Kind::Tagged { .. })));
+                }
+            }
+        }
+        events
+    }
+
+    fn open_tag(&mut self) -> Option<(u32, &mut String, &mut String, &mut bool)> {
+        self.parts.iter_mut().find_map(|part| match &mut part.kind {
+            Kind::Tagged { raw, inner, is_whole } if part.is_open => {
+                Some((part.index, raw, inner, is_whole))
+            }
+            _ => None,
+        })
+    }
+
+    fn text(&mut self, slot: &'static str, piece: &str) -> Vec<Event> {
+        if piece.is_empty() {
+            return Vec::new();
+        }
+        let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
+            Kind::Text(text) if part.is_open && part.slot == slot => Some((part.index, text)),
+            _ => None,
+        });
+        if let Some((index, text)) = known {
+            text.push_str(piece);
+            return vec![Event::Delta { index, delta: Delta::Text(Arc::from(piece)) }];
+        }
+        let mut events = self.close(Kind::is_thought);
+        events.extend(self.open(Label::Borrowed(slot), Kind::Text(piece.to_owned())));
+        events
+    }
+
+    /// A part of a list of contents. Mistral's chunks come in fragments, everything else whole.
+    fn content_part(&mut self, part: Node<'_>) -> Vec<Event> {
+        let is_chunk = part.get("type").is_some_and(|kind| kind.is("thinking"));
+        let known = self.parts.iter_mut().find_map(|open| match &mut open.kind {
+            Kind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
+            _ => None,
+        });
+        if let (true, Some((index, chunk))) = (is_chunk, known) {
+            let piece = chunk.add(part);
+            let delta = Delta::Thought(Arc::from(piece));
+            return vec![Event::Delta { index, delta }];
+        }
+        let position = self.parts.iter().filter(|part| part.slot.starts_with("content/")).count();
+        let slot = slot::at(slot::CONTENT, position);
+        let mut events = self.close(|kind| kind.is_text() || kind.is_thought());
+        if is_chunk {
+            let mut chunk = Chunk::default();
+            chunk.add(part);
+            events.extend(self.open(slot, Kind::Chunk(chunk)));
+        } else {
+            events.extend(self.whole(slot, part));
+        }
+        events
+    }
+
+    fn call(&mut self, fragment: Node<'_>, is_bare: bool) -> Vec<Event> {
+        let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Call(_)));
+        let mut known = self.parts.iter().enumerate().rev().filter_map(|(at, part)| {
+            let Kind::Call(call) = &part.kind else { return None };
+            let goes_on = call.goes_on_with(fragment, Some(at) == last) && !is_bare;
+            (goes_on || is_bare && call.is_bare()).then_some(at)
+        });
+        let mut events = Vec::new();
+        let at = match known.next() {
+            Some(at) => at,
+            None => {
+                let held = self.splitter.as_mut().map(Splitter::pause).unwrap_or_default();
+                events.extend(self.pieces(held));
+                events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
+                let calls = self.parts.iter().filter(|part| part.slot.starts_with(slot::CALLS));
+                let slot = if is_bare {
+                    Label::Borrowed(slot::FUNCTION_CALL)
+                } else {
+                    slot::at(slot::CALLS, calls.count())
+                };
+                let kind = Kind::Call(CallPart::new(fragment, is_bare));
+                self.parts.push(OpenPart { index: self.next_index(), slot, kind, is_open: true });
+                self.parts.len() - 1
+            }
+        };
+        let Some(OpenPart { kind: Kind::Call(call), index, .. }) = self.parts.get_mut(at) else {
+            return events;
+        };
+        let (index, added) = (*index, call.add(fragment));
+        if call.is_told {
+            if !added.is_empty() {
+                events.push(Event::Delta { index, delta: Delta::Args(added.into()) });
+            }
+            return events;
+        }
+        // A call is told when it has a name: until then nobody could do anything with it.
+        if !call.name.is_empty() {
+            events.extend(self.tell_call(at));
+        }
+        events
+    }
+
+    fn tell_call(&mut self, at: usize) -> Vec<Event> {
+        let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
+        let Kind::Call(call) = &mut part.kind else { return Vec::new() };
+        call.is_told = true;
+        let (index, arguments) = (part.index, Name::from(call.arguments()));
+        let item = self.parts.get(at).map(|part| self.item(part));
+        let mut body = item.map_or(Body::Unknown, |item| item.body);
+        if let (Body::Call(call), false) = (&mut body, arguments.is_empty()) {
+            call.args = throughline_core::json::object(|_| {});
+        }
+        let mut events = vec![Event::Opened { index, body }];
+        if !arguments.is_empty() {
+            events.push(Event::Delta { index, delta: Delta::Args(arguments) });
+        }
+        events
+    }
+
+    fn next_index(&self) -> u32 {
+        u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Opens a part, with what has already come of it.
+    fn open(&mut self, slot: Label, kind: Kind) -> Vec<Event> {
+        let index = self.next_index();
+        let part = OpenPart { index, slot, kind, is_open: true };
+        let body = self.item(&part).body;
+        self.parts.push(part);
+        let mut events = vec![Event::Opened { index, body: events::opening(&body) }];
+        let delta = match body {
+            Body::Text(text) => Some(Delta::Text(text)),
+            Body::Thought(thought) => Some(Delta::Thought(thought.content)),
+            Body::Media(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => None,
+        };
+        let says_something =
+            |delta: &Delta| !matches!(delta, Delta::Text(t) | Delta::Thought(t) if t.is_empty());
+        let delta = delta.filter(says_something);
+        events.extend(delta.map(|delta| Event::Delta { index, delta }));
+        events
+    }
+
+    /// Opens and closes a part that came whole.
+    fn whole(&mut self, slot: Label, node: Node<'_>) -> Vec<Event> {
+        let mut events = self.open(slot, Kind::Raw(node.json()));
+        events.extend(self.close(|kind| matches!(kind, Kind::Raw(_))));
+        events
+    }
+
+    fn close(&mut self, ends: impl Fn(&Kind) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        for at in 0..self.parts.len() {
+            let is_ending = self.parts.get(at).is_some_and(|part| part.is_open && ends(&part.kind));
+            if !is_ending {
+                continue;
+            }
+            let is_untold = self
+                .parts
+                .get(at)
+                .is_some_and(|part| matches!(&part.kind, Kind::Call(call) if !call.is_told));
+            if is_untold {
+                events.extend(self.tell_call(at));
+            }
+            if let Some(part) = self.parts.get_mut(at) {
+                part.is_open = false;
+            }
+            if let Some(part) = self.parts.get(at) {
+                let item = Box::new(self.item(part));
+                events.push(Event::Closed { index: part.index, item });
+            }
+        }
+        events
+    }
+
+    /// The Item that a part is, as far as it has come.
+    fn item(&self, part: &OpenPart) -> Item {
+        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+        reader.prefix_ids_with(self.id.as_deref());
+        let place = Place { message: 0, part: part.index };
+        let mut item = match &part.kind {
+            Kind::Tagged { raw, inner, is_whole } => reader.tagged(place, raw, inner, *is_whole),
+            kind => {
+                let tree = kind.json().tree();
+                reader.piece(place, Role::Assistant, part.slot.clone(), tree.root())
+            }
+        };
+        if let Some(native) = &mut item.native {
+            native.assembled = true;
+        }
+        if matches!(part.kind, Kind::Detail(_)) {
+            let repeated: Vec<_> = self.repeating().collect();
+            if !repeated.is_empty() {
+                message::echo(&mut item, &repeated);
+            }
+        }
+        item
+    }
+
+    fn ended(&mut self) -> Vec<Event> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Vec::new();
+        }
+        let mut events = Vec::new();
+        if let Some(mut splitter) = self.splitter.take() {
+            events.extend(self.pieces(splitter.finish()));
+        }
+        let repeating: Vec<_> = self.repeating().collect();
+        for (field, text) in std::mem::take(&mut self.echoes) {
+            if repeating.contains(&field) {
+                self.echoes.push((field, text));
+            } else {
+                events.extend(self.open(Label::Borrowed(field), Kind::Field(text)));
+            }
+        }
+        let is_cut = self.reason.is_none() || self.has_failed;
+        if !is_cut {
+            events.extend(self.close(|_| true));
+        }
+        let mut items: Vec<Item> = self.parts.iter().map(|part| self.item(part)).collect();
+        message::lead_calls(&mut items);
+        let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
+        let stop = if is_cut {
+            items.iter_mut().for_each(spoil);
+            Stop::Cut
+        } else {
+            wire::stop(self.reason.as_deref(), self.sequence.take(), has_calls)
+        };
+        events.push(Event::Ended(Box::new(Reply {
+            id: self.id.clone(),
+            items,
+            stop,
+            usage: self.usage,
+            origin: Arc::clone(&self.origin),
+            extras: std::mem::take(&mut self.extras),
+        })));
+        events
+    }
+}
+
+/// What was cut off can be read and never be replayed.
+fn spoil(item: &mut Item) {
+    item.seals.clear();
+    if let Body::Thought(thought) = &mut item.body {
+        thought.whole = false;
+    }
+}
+
+impl Decoder for ChunkDecoder {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
+        if frame.data.trim_ascii() == b"[DONE]" {
+            return Ok(self.ended());
+        }
+        let tree = Tree::parse(frame.data.clone())?;
+        let root = tree.root();
+        if decode::is_failure(root) {
+            self.has_failed = true;
+            return Ok(vec![Event::Failed(decode::failure(root, &frame.data))]);
+        }
+        Ok(if self.has_ended { vec![Event::Alien(root.json())] } else { self.chunk(root) })
+    }
+
+    fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
+        Ok(self.ended())
+    }
+}

@@ -1,0 +1,345 @@
+//! The pieces of a streamed message, joined as they come and written once.
+
+use throughline_core::{Json, Label, Name, Node, json};
+
+/// A part of a message whose end may not have come.
+pub(super) struct OpenPart {
+    pub(super) index: u32,
+    pub(super) slot: Label,
+    pub(super) kind: Kind,
+    pub(super) is_open: bool,
+}
+
+/// What has come of a part.
+pub(super) enum Kind {
+    /// Text of `content` or `refusal`.
+    Text(String),
+    /// Reasoning between tags, with them and without.
+    Tagged { raw: String, inner: String, is_whole: bool },
+    /// A string of reasoning.
+    Field(String),
+    /// One of the `reasoning_details`.
+    Detail(Detail),
+    /// One of Mistral's `thinking` chunks.
+    Chunk(Chunk),
+    /// A tool call.
+    Call(CallPart),
+    /// Anything that comes whole.
+    Raw(Json),
+}
+
+impl Kind {
+    pub(super) fn is_thought(&self) -> bool {
+        match self {
+            Kind::Field(_) | Kind::Detail(_) | Kind::Chunk(_) => true,
+            Kind::Text(_) | Kind::Tagged { .. } | Kind::Call(_) | Kind::Raw(_) => false,
+        }
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Kind::Text(_))
+    }
+
+    /// The whole part.
+    pub(super) fn json(&self) -> Json {
+        match self {
+            Kind::Text(text) | Kind::Field(text) => json::string(text),
+            Kind::Tagged { raw, .. } => json::string(raw),
+            Kind::Detail(detail) => detail.json(),
+            Kind::Chunk(chunk) => chunk.json(),
+            Kind::Call(call) => call.json(),
+            Kind::Raw(json) => json.clone(),
+        }
+    }
+}
+
+/// A detail: members as they were first seen, texts joined, and the last signature that was one.
+pub(super) struct Detail {
+    kind: Name,
+    index: Option<u64>,
+    id: Option<Name>,
+    text: String,
+    members: Vec<(Name, Json)>,
+}
+
+impl Detail {
+    pub(super) fn new(fragment: Node<'_>) -> Self {
+        Self {
+            kind: fragment.name_of("type").unwrap_or_default(),
+            index: fragment.get("index").and_then(Node::u64),
+            id: fragment.name_of("id"),
+            text: String::new(),
+            members: Vec::new(),
+        }
+    }
+
+    /// The member that holds its readable text; nothing for a detail that comes whole.
+    pub(super) fn text_key(&self) -> Option<&'static str> {
+        match &*self.kind {
+            "reasoning.text" => Some("text"),
+            "reasoning.summary" => Some("summary"),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a fragment goes on with this detail. A fragment without a number goes on with the last one only.
+    pub(super) fn goes_on_with(&self, fragment: Node<'_>, is_last: bool) -> bool {
+        let index = fragment.get("index").and_then(Node::u64);
+        let id = fragment.name_of("id");
+        self.text_key().is_some()
+            && fragment.get("type").is_some_and(|kind| kind.is(&self.kind))
+            && self.index == index
+            && (index.is_some() || is_last)
+            && (self.id.is_none() || id.is_none() || self.id == id)
+    }
+
+    /// Adds a fragment, and gives the text that it added.
+    pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
+        let mut added = String::new();
+        for (key, value) in fragment.members() {
+            let name = key.name().unwrap_or_default();
+            if self.text_key() == Some(&*name) && value.is_string() {
+                let piece = value.text().unwrap_or_default();
+                self.text.push_str(&piece);
+                added.push_str(&piece);
+            }
+            put(&mut self.members, name, value);
+        }
+        self.id = self.id.take().or_else(|| fragment.name_of("id"));
+        added
+    }
+
+    fn json(&self) -> Json {
+        json::object(|o| {
+            for (key, value) in &self.members {
+                match self.text_key() {
+                    Some(text) if text == &**key => o.string(key, &self.text),
+                    Some(_) | None => o.raw(key, value),
+                };
+            }
+        })
+    }
+}
+
+/// Notes a member: a later value takes the place of an earlier one, unless it says nothing.
+fn put(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
+    let says_nothing = value.is_null() || value.raw() == b"\"\"";
+    match members.iter_mut().find(|(known, _)| *known == name) {
+        Some(_) if says_nothing => {}
+        Some((_, known)) => *known = value.json(),
+        None => members.push((name, value.json())),
+    }
+}
+
+/// A Mistral chunk: its texts joined, its references between them.
+#[derive(Default)]
+pub(super) struct Chunk {
+    thinking: Vec<Thinking>,
+    is_string: bool,
+    members: Vec<(Name, Json)>,
+}
+
+enum Thinking {
+    Text(String),
+    Other(Json),
+}
+
+impl Chunk {
+    /// Adds a fragment, and gives the text that it added.
+    pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
+        let mut added = String::new();
+        for (key, value) in fragment.members() {
+            if !key.is("thinking") {
+                put(&mut self.members, key.name().unwrap_or_default(), value);
+                continue;
+            }
+            if let Some(text) = value.text() {
+                self.is_string = true;
+                self.text(&text);
+                added.push_str(&text);
+            }
+            for part in value.elements() {
+                let is_text = part.get("type").is_some_and(|kind| kind.is("text"));
+                let is_plain = part.members().count() == 2;
+                match part.text_of("text").filter(|_| is_text && is_plain) {
+                    Some(text) => {
+                        self.text(&text);
+                        added.push_str(&text);
+                    }
+                    None => self.thinking.push(Thinking::Other(part.json())),
+                }
+            }
+        }
+        added
+    }
+
+    fn text(&mut self, piece: &str) {
+        match self.thinking.last_mut() {
+            Some(Thinking::Text(text)) => text.push_str(piece),
+            Some(Thinking::Other(_)) | None => self.thinking.push(Thinking::Text(piece.to_owned())),
+        }
+    }
+
+    fn json(&self) -> Json {
+        json::object(|o| {
+            let is_type = |member: &&(Name, Json)| &*member.0 == "type";
+            for (key, value) in self.members.iter().filter(is_type) {
+                o.raw(key, value);
+            }
+            match self.thinking.as_slice() {
+                [Thinking::Text(text)] if self.is_string => {
+                    o.string("thinking", text);
+                }
+                pieces => {
+                    o.array("thinking", |a| {
+                        for piece in pieces {
+                            match piece {
+                                Thinking::Text(text) => a.object(|o| {
+                                    o.string("type", "text").string("text", text);
+                                }),
+                                Thinking::Other(json) => a.raw(json),
+                            };
+                        }
+                    });
+                }
+            }
+            for (key, value) in self.members.iter().filter(|member| !is_type(member)) {
+                o.raw(key, value);
+            }
+        })
+    }
+}
+
+/// A tool call whose arguments are coming.
+pub(super) struct CallPart {
+    number: Option<u64>,
+    pub(super) id: String,
+    pub(super) name: String,
+    arguments: String,
+    /// Arguments that came as an object.
+    object: Option<Json>,
+    members: Vec<(Name, Json)>,
+    function: Vec<(Name, Json)>,
+    /// Whether the whole of the part is one function, as in the days before `tool_calls`.
+    is_bare: bool,
+    /// Whether its beginning was told.
+    pub(super) is_told: bool,
+}
+
+impl CallPart {
+    pub(super) fn new(fragment: Node<'_>, is_bare: bool) -> Self {
+        Self {
+            number: fragment.get("index").and_then(Node::u64),
+            id: String::new(),
+            name: String::new(),
+            arguments: String::new(),
+            object: None,
+            members: Vec::new(),
+            function: Vec::new(),
+            is_bare,
+            is_told: false,
+        }
+    }
+
+    /// Whether a fragment goes on with this call. Some servers give every call the same number, or none: then another
+    /// id with another name is another call.
+    pub(super) fn goes_on_with(&self, fragment: Node<'_>, is_last: bool) -> bool {
+        if self.is_bare {
+            return false;
+        }
+        let number = fragment.get("index").and_then(Node::u64);
+        let id = fragment.text_of("id").unwrap_or_default();
+        let names = fragment.at("/function/name").is_some_and(|name| name.raw().len() > 2);
+        let is_another = !id.is_empty() && !self.id.is_empty() && *id != *self.id && names;
+        match number {
+            Some(_) => number == self.number && !is_another,
+            None if id.is_empty() => is_last && !names,
+            None => *id == *self.id,
+        }
+    }
+
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    pub(super) fn arguments(&self) -> &str {
+        &self.arguments
+    }
+
+    /// Adds a fragment, and gives the arguments that it added.
+    pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
+        let mut added = String::new();
+        for (key, value) in fragment.members().filter(|(key, _)| !key.is("index")) {
+            if key.is("function") && !self.is_bare {
+                added.push_str(&self.add_function(value));
+                put(&mut self.members, Name::from("function"), value);
+                continue;
+            }
+            if key.is("id") && self.id.is_empty() {
+                self.id = value.text().unwrap_or_default().into_owned();
+            }
+            if key.is("custom") && self.name.is_empty() {
+                self.name = value.text_of("name").unwrap_or_default().into_owned();
+            }
+            if !self.is_bare {
+                put(&mut self.members, key.name().unwrap_or_default(), value);
+            }
+        }
+        if self.is_bare {
+            added.push_str(&self.add_function(fragment));
+        }
+        added
+    }
+
+    fn add_function(&mut self, function: Node<'_>) -> String {
+        let mut added = String::new();
+        for (key, value) in function.members() {
+            if key.is("arguments") {
+                match value.text() {
+                    Some(piece) => added.push_str(&piece),
+                    None if value.is_null() => {}
+                    None => self.object = Some(value.json()),
+                }
+            }
+            if key.is("name") {
+                if !self.name.is_empty() {
+                    continue;
+                }
+                self.name = value.text().unwrap_or_default().into_owned();
+            }
+            put(&mut self.function, key.name().unwrap_or_default(), value);
+        }
+        self.arguments.push_str(&added);
+        added
+    }
+
+    fn function(&self, o: &mut json::Object<'_>) {
+        for (key, value) in &self.function {
+            match (&**key, &self.object) {
+                ("arguments", Some(object)) => o.raw(key, object),
+                ("arguments", None) => o.string(key, &self.arguments),
+                (_, _) => o.raw(key, value),
+            };
+        }
+    }
+
+    fn json(&self) -> Json {
+        json::object(|o| {
+            if self.is_bare {
+                self.function(o);
+                return;
+            }
+            for (key, value) in &self.members {
+                if &**key == "function" {
+                    o.object(key, |o| self.function(o));
+                } else {
+                    o.raw(key, value);
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! Events, as the chunks of a stream.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, Stop, Thought, ThoughtKind, Wire,
+    json,
+};
+
+use crate::chat::decode::message::{INLINE_TAGS, THINKING_CHUNK};
+use crate::chat::encode::reply;
+use crate::chat::{slot, wire};
+use crate::frame::Frame;
+use crate::{CodecError, Encoder};
+
+const WIRE: Wire = Wire::OPENAI_CHAT;
+
+/// Writes a streamed message. Texts, thoughts and calls go out as they come; what can be told only of the whole goes
+/// out when it is whole.
+#[derive(Default)]
+pub(in crate::chat) struct ChunkEncoder {
+    id: Option<Name>,
+    model: Name,
+    is_own: bool,
+    parts: BTreeMap<u32, Part>,
+    calls: u64,
+    /// Whether the content is a list of parts.
+    has_list: bool,
+}
+
+/// How a part goes out, and how much of it has.
+struct Part {
+    way: Way,
+    said: String,
+}
+
+#[derive(Clone)]
+enum Way {
+    /// When it is whole.
+    Whole,
+    Content,
+    Fields(Vec<&'static str>),
+    Detail {
+        kind: &'static str,
+        text: &'static str,
+        index: Option<u64>,
+    },
+    Call(u64),
+}
+
+impl Encoder for ChunkEncoder {
+    fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
+        Ok(match event {
+            Event::Began { id, origin } => self.began(id.as_ref(), origin),
+            Event::Opened { index, body } => self.opened(*index, body),
+            Event::Delta { index, delta } => self.delta(*index, delta),
+            Event::Closed { index, item } => self.closed(*index, item),
+            Event::Usage(_) => Vec::new(),
+            Event::Ended(reply) => self.ended(reply),
+            Event::Failed(failure) => vec![frame(&json::object(|o| {
+                o.object("error", |o| {
+                    o.string("message", &failure.message);
+                    o.string("type", failure.kind.as_deref().unwrap_or("api_error"));
+                });
+            }))],
+            Event::Alien(json) => vec![frame(json)],
+        })
+    }
+}
+
+impl ChunkEncoder {
+    fn began(&mut self, id: Option<&Name>, origin: &Arc<Origin>) -> Vec<Frame> {
+        self.is_own = origin.wire == WIRE;
+        self.id = id.cloned().or_else(|| (!self.is_own).then(|| Name::from("chatcmpl")));
+        self.model = Name::clone(&origin.answered);
+        let routed = origin.routed.clone();
+        let choice = json::object(|o| {
+            o.number("index", 0).object("delta", |o| {
+                o.string("role", "assistant").string("content", "");
+            });
+            o.null("finish_reason");
+        });
+        vec![self.frame(|o| {
+            o.maybe_string("provider", routed.as_deref());
+            o.array("choices", |a| {
+                a.raw(&choice);
+            });
+        })]
+    }
+
+    fn opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+        let way = match body {
+            Body::Text(_) if self.has_list => Way::Whole,
+            Body::Text(_) => Way::Content,
+            Body::Thought(thought) => self.way_of(thought),
+            Body::Call(call) if call.custom => Way::Whole,
+            Body::Call(call) => match call.wire_id.as_ref().filter(|id| !id.is_empty()) {
+                // Ollama's native calls have no ids, and their arguments are objects.
+                None if self.is_own => Way::Whole,
+                Some(_) | None => Way::Call(self.next_call()),
+            },
+            Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => Way::Whole,
+        };
+        let frames = match (&way, body) {
+            (Way::Call(number), Body::Call(call)) => {
+                let id = call.wire_id.as_ref().filter(|id| !id.is_empty()).unwrap_or(&call.id.0);
+                vec![self.call(|o| {
+                    o.number("index", *number).string("id", id).string("type", "function");
+                    o.object("function", |o| {
+                        o.string("name", &call.name).string("arguments", "");
+                    });
+                })]
+            }
+            (_, _) => Vec::new(),
+        };
+        self.parts.insert(index, Part { way, said: String::new() });
+        frames
+    }
+
+    fn next_call(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls - 1
+    }
+
+    /// How a thought goes out: its shape names the slot that this wire had it in.
+    fn way_of(&mut self, thought: &Thought) -> Way {
+        if !self.is_own {
+            return Way::Fields(vec!["reasoning_content"]);
+        }
+        let format = thought.format.as_str();
+        let fields: Vec<_> = slot::fields(format).collect();
+        match (format, thought.kind) {
+            (THINKING_CHUNK, _) => {
+                self.has_list = true;
+                Way::Whole
+            }
+            (INLINE_TAGS, _) | (_, ThoughtKind::Encrypted) => Way::Whole,
+            (_, _) if !fields.is_empty() => Way::Fields(fields),
+            (_, ThoughtKind::Text) => {
+                Way::Detail { kind: "reasoning.text", text: "text", index: thought.index }
+            }
+            (_, ThoughtKind::Summary) => {
+                Way::Detail { kind: "reasoning.summary", text: "summary", index: thought.index }
+            }
+        }
+    }
+
+    fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
+        let Some(part) = self.parts.get_mut(&index) else { return Vec::new() };
+        let piece = match (delta, &part.way) {
+            (Delta::Text(piece), Way::Content)
+            | (Delta::Thought(piece), Way::Fields(_) | Way::Detail { .. }) => piece,
+            // Arguments that are empty may have been written as nothing at all: the whole tells.
+            (Delta::Args(piece), Way::Call(_)) if !self.is_own || &**piece != "{}" => piece,
+            // This wire sends arguments as text only: they follow when the call is whole.
+            (Delta::Text(_) | Delta::Thought(_) | Delta::Args(_) | Delta::ArgsAt { .. }, _) => {
+                return Vec::new();
+            }
+        };
+        part.said.push_str(piece);
+        let way = part.way.clone();
+        vec![self.say(&way, piece)]
+    }
+
+    /// A chunk that goes on with a part.
+    fn say(&self, way: &Way, piece: &str) -> Frame {
+        match way {
+            Way::Whole | Way::Content => self.chunk(|o| {
+                o.string("content", piece);
+            }),
+            Way::Fields(fields) => self.chunk(|o| {
+                for field in fields {
+                    o.string(field, piece);
+                }
+            }),
+            Way::Detail { kind, text, index } => self.chunk(|o| {
+                o.array(slot::DETAILS, |a| {
+                    a.object(|o| {
+                        o.string("type", kind).string(text, piece);
+                        if let Some(index) = index {
+                            o.number("index", *index);
+                        }
+                    });
+                });
+            }),
+            Way::Call(number) => self.call(|o| {
+                o.number("index", *number).object("function", |o| {
+                    o.string("arguments", piece);
+                });
+            }),
+        }
+    }
+
+    fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+        let Some(Part { way, said }) = self.parts.remove(&index) else { return Vec::new() };
+        let native = item.native_on(&WIRE).map(|native| native.json.tree());
+        let node = native.as_ref().map(throughline_core::Tree::root);
+        let slot_name = item.native_on(&WIRE).map_or("", |native| &native.slot);
+        let text = match &item.body {
+            Body::Call(call) => {
+                let written = node.and_then(|node| node.at("/function/arguments"));
+                let written = written.and_then(Node::text);
+                written.map_or_else(|| call.args.as_str().to_owned(), std::borrow::Cow::into_owned)
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => item.visible().unwrap_or_default().to_owned(),
+        };
+        // Whatever no delta has told.
+        let rest = text.strip_prefix(said.as_str()).filter(|rest| !rest.is_empty());
+        let mut frames = Vec::new();
+        if !matches!(way, Way::Whole) {
+            frames.extend(rest.map(|rest| self.say(&way, rest)));
+        }
+        match way {
+            Way::Whole => frames.extend(self.whole(item)),
+            Way::Content | Way::Fields(_) => {}
+            Way::Detail { text: text_key, .. } => {
+                let fields: Vec<_> = slot::fields(slot_name).collect();
+                frames.extend(node.map(|node| {
+                    self.chunk(|o| {
+                        for field in fields {
+                            o.string(field, &text);
+                        }
+                        o.array(slot::DETAILS, |a| {
+                            a.object(|o| members(o, node, &[text_key]));
+                        });
+                    })
+                }));
+            }
+            Way::Call(number) => {
+                let others = |node: &Node<'_>| {
+                    let mut keys = node.members().map(|(key, _)| key);
+                    keys.any(|key| !["id", "type", "function"].iter().any(|known| key.is(known)))
+                };
+                frames.extend(node.filter(others).map(|node| {
+                    self.call(|o| {
+                        o.number("index", number);
+                        members(o, node, &["id", "type", "function", "index"]);
+                    })
+                }));
+            }
+        }
+        frames
+    }
+
+    /// A part that goes out in one chunk.
+    fn whole(&mut self, item: &Item) -> Option<Frame> {
+        let (slot_name, part) = reply::reply_part(item)?;
+        let number = self.calls;
+        Some(match slot::member(&slot_name) {
+            slot::CONTENT if part.bytes().first() == Some(&b'"') => self.chunk(|o| {
+                o.raw(slot::CONTENT, &part);
+            }),
+            slot::CALLS => {
+                self.calls += 1;
+                self.call(|o| {
+                    o.number("index", number);
+                    members(o, part.tree().root(), &["index"]);
+                })
+            }
+            list @ (slot::CONTENT | slot::DETAILS) => {
+                let list = list.to_owned();
+                self.chunk(|o| {
+                    o.array(&list, |a| {
+                        a.raw(&part);
+                    });
+                })
+            }
+            member => {
+                let member = member.to_owned();
+                self.chunk(|o| {
+                    o.raw(&member, &part);
+                })
+            }
+        })
+    }
+
+    fn ended(&self, reply: &Reply) -> Vec<Frame> {
+        let Some(word) = wire::stop_word(&reply.stop) else { return Vec::new() };
+        let sequence = match &reply.stop {
+            Stop::Sequence(sequence) => sequence.as_deref(),
+            Stop::Done
+            | Stop::Tools
+            | Stop::Length
+            | Stop::Paused
+            | Stop::Refused(_)
+            | Stop::Cut
+            | Stop::Other(_) => None,
+        };
+        let last = self.frame(|o| {
+            o.array("choices", |a| {
+                a.object(|o| {
+                    o.number("index", 0).object("delta", |_| {}).string("finish_reason", word);
+                    o.maybe_string("stop_reason", sequence);
+                });
+            });
+        });
+        let told = reply.extras.iter().find(|(key, _)| self.is_own && &**key == "usage");
+        let told = told.map(|(_, usage)| usage.clone());
+        let told = told.unwrap_or_else(|| wire::usage_json(&reply.usage));
+        let usage = self.frame(|o| {
+            o.array("choices", |_| {}).raw("usage", &told);
+        });
+        let done = Frame { event: None, data: Bytes::from_static(b"[DONE]"), exception: false };
+        vec![last, usage, done]
+    }
+
+    fn call(&self, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+        self.chunk(|o| {
+            o.array(slot::CALLS, |a| {
+                a.object(fill);
+            });
+        })
+    }
+
+    fn chunk(&self, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+        self.frame(|o| {
+            o.array("choices", |a| {
+                a.object(|o| {
+                    o.number("index", 0).object("delta", fill).null("finish_reason");
+                });
+            });
+        })
+    }
+
+    fn frame(&self, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+        frame(&json::object(|o| {
+            o.maybe_string("id", self.id.as_deref());
+            o.string("object", "chat.completion.chunk").number("created", 0);
+            o.string("model", &self.model);
+            fill(o);
+        }))
+    }
+}
+
+/// Copies members of an object, but for some.
+fn members(o: &mut json::Object<'_>, node: Node<'_>, but: &[&str]) {
+    for (key, value) in node.members().filter(|(key, _)| !but.iter().any(|name| key.is(name))) {
+        o.node(&key.text().unwrap_or_default(), value);
+    }
+}
+
+fn frame(json: &Json) -> Frame {
+    Frame { event: None, data: json.bytes().clone(), exception: false }
+}

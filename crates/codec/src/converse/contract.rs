@@ -1,0 +1,61 @@
+//! What Converse refuses, as far as writing a request must heed it.
+
+use throughline_core::{Body, Choice, ForcedTools, Item, Profile, Target, Why};
+
+use crate::claude::{self, Asking};
+
+/// Whose words a model family takes in `additionalModelRequestFields`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// `thinking`, `output_config` and `top_k`, as on Anthropic's own wire.
+    Claude,
+    /// `reasoningConfig`, and `inferenceConfig.topK`.
+    Nova,
+    /// `reasoning_effort`.
+    OpenAi,
+    /// Nothing that is known.
+    Other,
+}
+
+impl Family {
+    /// An unlisted model is most often a Claude behind an inference profile of the account's own.
+    pub(super) fn of(profile: &Profile) -> Self {
+        match profile.name.as_str() {
+            "unknown" => Self::Claude,
+            "nova" => Self::Nova,
+            name if name.starts_with("claude") => Self::Claude,
+            name if name.starts_with("gpt") => Self::OpenAi,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Why a thought that this endpoint said without a seal must stay behind. Claude refuses it: "Field required"; every
+/// other family's goes to that family only.
+pub(super) fn refuses_unsealed(item: &Item, target: &Target) -> Option<Why> {
+    let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
+    let reader = &target.origin;
+    if origin.provider != reader.provider || origin.endpoint != reader.endpoint {
+        return Some(Why::Foreign);
+    }
+    if target.profile.name.starts_with("claude") {
+        return Some(Why::Unsigned);
+    }
+    let is_same_model = origin.asked == reader.asked;
+    let is_same_family = origin.family == reader.family && &*origin.family != "unknown";
+    (!is_same_model && !is_same_family).then_some(Why::OtherModel)
+}
+
+/// Whether the model refuses to be told which tool to call. Bedrock is stricter with some models than their maker.
+pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {
+    let rule = match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
+        Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
+        Some(_) | None => profile.forced_tools,
+    };
+    claude::refuses_choice(profile, rule, asking, choice)
+}
+
+/// Whether a text is one that Converse refuses: "The text field in the `ContentBlock` object is blank".
+pub(super) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}

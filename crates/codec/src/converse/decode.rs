@@ -1,0 +1,395 @@
+//! Requests and responses, read.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Label, Media, Name,
+    Native, NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply,
+    Request, Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Wire,
+};
+
+use crate::calls::Calls;
+use crate::converse::wire::{self, Block, Path};
+use crate::{Asked, CodecError, draft, sealed};
+
+const WIRE: Wire = Wire::BEDROCK_CONVERSE;
+
+/// The members that fields of the Call speak for. Of an object, the members inside that they speak for: one with others
+/// is kept as an extra too, so that nothing in it vanishes on another wire.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("modelId", &[]),
+    ("messages", &[]),
+    ("system", &[]),
+    ("inferenceConfig", &["maxTokens", "temperature", "topP", "stopSequences"]),
+    ("toolConfig", &["tools", "toolChoice"]),
+    ("outputConfig", &["textFormat"]),
+    (
+        "additionalModelRequestFields",
+        &["thinking", "output_config", "top_k", "reasoningConfig", "reasoning_effort"],
+    ),
+];
+
+/// Reads a request.
+pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    let tree = Tree::parse(request.body.clone())?;
+    let root = tree.root();
+    let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
+    let messages = root.get("messages").filter(|messages| messages.is_array());
+    // A prompt that Bedrock keeps brings its own messages.
+    if messages.is_none()
+        && (root.get("messages").is_some() || root.get("promptVariables").is_none())
+    {
+        return Err(shape("messages", "must be a list of messages"));
+    }
+    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut call = Call::new(asked.target.clone());
+    for (index, message) in messages.into_iter().flat_map(Node::elements).enumerate() {
+        if !message.is_object() {
+            return Err(shape(&format!("messages.{index}"), "must be an object"));
+        }
+        reader.message(index, message, &mut call.items);
+    }
+    call.system = root.present("system").map(|system| reader.system(system)).unwrap_or_default();
+    call.tools = root.at("/toolConfig/tools").map(tools_of).unwrap_or_default();
+    call.stream = Path::parse(&request.path).stream;
+    call.settings = settings(root);
+    call.extras = extras(root);
+    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    Ok(call)
+}
+
+/// What no field of the Call speaks for. Where a name stands twice the last one counts.
+fn extras(root: Node<'_>) -> Vec<Extra> {
+    let mut extras: Vec<Extra> = Vec::new();
+    for (key, value) in root.members() {
+        let known = KNOWN.iter().find(|(name, _)| key.is(name));
+        let is_spoken_for = known.is_some_and(|(_, inside)| {
+            inside.is_empty()
+                || value.members().all(|(key, _)| inside.iter().any(|name| key.is(name)))
+        });
+        let key = key.name().unwrap_or_default();
+        extras.retain(|extra| extra.key != key);
+        if !is_spoken_for {
+            extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
+        }
+    }
+    extras
+}
+
+/// Reads a whole response.
+pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    let tree = Tree::parse(body.clone())?;
+    let root = tree.root();
+    let content = root.at("/output/message/content").filter(|content| content.is_array());
+    let Some(content) = content else {
+        if root.get("output").is_none() && fault(root).is_some() {
+            return Err(CodecError::Provider(Box::new(failure(root, None, body))));
+        }
+        let (path, problem) = ("output.message.content", "must be a list of blocks");
+        return Err(CodecError::shape(WIRE, "response", path, problem));
+    };
+    let origin = asked.origin(None, None);
+    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    let items = content
+        .elements()
+        .enumerate()
+        .map(|(part, block)| reader.block(Place::new(0, part), Role::Assistant, block, None))
+        .collect();
+    let fields = root.get("additionalModelResponseFields");
+    let stop = wire::stop(root.text_of("stopReason").as_deref(), fields);
+    let usage = root.get("usage").map(wire::usage).unwrap_or_default();
+    let extras = root.members().filter_map(|(key, value)| {
+        let value = if key.is("output") { without_content(value)? } else { value.json() };
+        Some((key.name().unwrap_or_default(), value))
+    });
+    Ok(Reply { id: None, items, stop, usage, extras: extras.collect(), origin })
+}
+
+/// An `output` with its content taken out, if it says more than who speaks.
+fn without_content(output: Node<'_>) -> Option<Json> {
+    let message = output.get("message")?;
+    let is_plain = output.members().count() == 1
+        && message.members().all(|(key, _)| key.is("role") || key.is("content"));
+    let change = |key, value| [(Cow::Borrowed(key), value)];
+    (!is_plain).then(|| {
+        let message = draft::edited(Some(&message.json()), &change("content", None));
+        draft::edited(Some(&output.json()), &change("message", Some(message)))
+    })
+}
+
+/// The provider's sentence about a failure.
+fn fault(root: Node<'_>) -> Option<Name> {
+    root.name_of("message").or_else(|| root.name_of("Message"))
+}
+
+/// Reads the provider's account of a failure. Its kind is in a header, which a stream passes on, or in `__type`.
+pub(super) fn failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
+    let named = || {
+        let kind = root.text_of("__type")?;
+        Some(Name::from(kind.rsplit('#').next().unwrap_or(&kind)))
+    };
+    let kind = kind.or_else(named);
+    Failure { status: None, kind, message: fault(root).unwrap_or_default(), body: body.clone() }
+}
+
+/// Reads blocks. The same for both sides; only what is said of their origin differs.
+pub(super) struct Reader<'a> {
+    asked: &'a Asked,
+    origin: Arc<Origin>,
+    side: Side,
+    calls: Calls,
+    /// What the ids of a reply's Items begin with: this wire gives replies no id.
+    reply: Name,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
+        let reply = Name::from(if side == Side::Response { "reply" } else { "" });
+        Self { asked, origin, side, calls: Calls::default(), reply }
+    }
+
+    fn message(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>) {
+        let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
+        let role = if is_assistant { Role::Assistant } else { Role::User };
+        let blocks: Vec<_> = message.get("content").into_iter().flat_map(Node::elements).collect();
+        let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
+        if blocks.is_empty() {
+            // An empty or odd message is kept, though it says nothing.
+            let native = draft::heard(WIRE, self.side, message.json(), Some(&envelope));
+            items.push(self.item(Place::new(index, 0), role, Body::Unknown, native));
+        }
+        for (part, block) in blocks.into_iter().enumerate() {
+            items.push(self.block(Place::new(index, part), role, block, Some(&envelope)));
+        }
+    }
+
+    fn system(&mut self, system: Node<'_>) -> Vec<Item> {
+        let is_list = system.is_array();
+        let blocks: Vec<_> = if is_list { system.elements().collect() } else { vec![system] };
+        let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len() });
+        let blocks = blocks.into_iter().enumerate();
+        let item = |(part, block)| {
+            let place = Place::new(0, part);
+            let mut item = self.block(place, Role::System, block, Some(&envelope));
+            item.id = format!("system.{part}").into();
+            item
+        };
+        blocks.map(item).collect()
+    }
+
+    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
+        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
+        item.native = Some(native);
+        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
+        item
+    }
+
+    pub(super) fn block(
+        &mut self,
+        place: Place,
+        role: Role,
+        block: Node<'_>,
+        envelope: Option<&Arc<Envelope>>,
+    ) -> Item {
+        let kind = Block::of(block);
+        let inner = kind.key().and_then(|key| block.get(key)).unwrap_or(block);
+        let body = self.body(place, kind, inner);
+        let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
+        native.id = inner.name_of("toolUseId");
+        let mut item = self.item(place, role, body, native);
+        if !kind.may_seal() {
+            return item;
+        }
+        item.seals = sealed::find(block, |key| kind.seals(key).is_some())
+            .into_iter()
+            .map(|(at, value)| {
+                let key = at.rsplit('/').next().unwrap_or_default();
+                let format = kind.seals(key).unwrap_or(Label::Borrowed("bedrock"));
+                self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
+            })
+            .collect();
+        item
+    }
+
+    fn body(&mut self, place: Place, kind: Block, inner: Node<'_>) -> Body {
+        match kind {
+            Block::Text => inner.name().map_or(Body::Unknown, Body::Text),
+            Block::Reasoning => {
+                let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
+                let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
+                let format = if self.origin.family.starts_with("claude") {
+                    ReasoningFormat::AnthropicClaudeV1
+                } else {
+                    ReasoningFormat::unknown()
+                };
+                Body::Thought(Thought::issued(text, kind, format))
+            }
+            Block::Image | Block::Document | Block::Video | Block::Audio => {
+                media(kind, inner, &self.origin).map_or(Body::Unknown, Body::Media)
+            }
+            Block::ToolUse => {
+                let wire_id = inner.name_of("toolUseId");
+                let name = inner.name_of("name").unwrap_or_default();
+                let id = self.calls.open(wire_id.as_ref(), &name, place);
+                let args = inner.get("input").map_or_else(Json::null, Node::json);
+                Body::Call(ToolCall { id, wire_id, name, args, custom: false })
+            }
+            Block::ToolResult => {
+                let wire_id = inner.name_of("toolUseId");
+                let is_error = inner.get("status").is_some_and(|status| status.is("error"));
+                let content = inner.get("content").into_iter().flat_map(Node::elements);
+                Body::Result(ToolResult {
+                    call: self.calls.answer(wire_id.as_deref(), None),
+                    wire_id,
+                    name: None,
+                    outcome: if is_error { Outcome::Error } else { Outcome::Ok },
+                    parts: content.map(|block| part(block, &self.origin)).collect(),
+                })
+            }
+            Block::HostedCall | Block::HostedResult => {
+                let is_result = kind == Block::HostedResult;
+                let name = inner.name_of(if is_result { "type" } else { "name" });
+                Body::Hosted(Hosted {
+                    name: name.unwrap_or_default(),
+                    pairs: inner.name_of("toolUseId"),
+                    is_result,
+                    visible: Name::from(""),
+                })
+            }
+            Block::GuardContent => {
+                let text = inner.at("/text/text").and_then(Node::name);
+                text.map_or(Body::Unknown, Body::Text)
+            }
+            Block::Citations => {
+                let pieces = inner.get("content").into_iter().flat_map(Node::elements);
+                let text: String = pieces.filter_map(|piece| piece.text_of("text")).collect();
+                Body::Text(Name::from(text))
+            }
+            Block::CachePoint | Block::SearchResult | Block::Unknown => Body::Unknown,
+        }
+    }
+}
+
+fn media(kind: Block, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
+    let format = inner.text_of("format");
+    let mime = format.and_then(|format| {
+        let unlisted = || Some(Name::from(format!("{}/{format}", kind.key()?)));
+        wire::mime_of(kind, &format).or_else(unlisted)
+    });
+    let source = inner.get("source")?;
+    if let Some(base64) = source.get("bytes").and_then(Node::text_bytes) {
+        return Some(Media::Inline { mime: mime?, base64 });
+    }
+    let uri = source.at("/s3Location/uri")?.name()?;
+    Some(Media::Remote { mime, uri, owner: Some(Arc::clone(origin)) })
+}
+
+fn part(block: Node<'_>, origin: &Arc<Origin>) -> Part {
+    let kind = Block::of(block);
+    let inner = kind.key().and_then(|key| block.get(key));
+    let known = match kind {
+        Block::Text => inner.and_then(Node::name).map(Part::Text),
+        Block::Image | Block::Document | Block::Video => {
+            inner.and_then(|inner| media(kind, inner, origin)).map(Part::Media)
+        }
+        Block::Reasoning
+        | Block::Audio
+        | Block::ToolUse
+        | Block::ToolResult
+        | Block::HostedCall
+        | Block::HostedResult
+        | Block::GuardContent
+        | Block::Citations
+        | Block::CachePoint
+        | Block::SearchResult => None,
+        Block::Unknown => block.get("json").map(|value| Part::Value(value.json())),
+    };
+    known.unwrap_or_else(|| Part::Unknown(WIRE, block.json()))
+}
+
+fn tools_of(tools: Node<'_>) -> Vec<Tool> {
+    let elements: Vec<_> = tools.elements().collect();
+    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
+    let tool = |node: Node<'_>| {
+        let native = Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope)));
+        match node.present("toolSpec") {
+            Some(spec) => Tool {
+                name: spec.name_of("name").unwrap_or_default(),
+                description: spec.name_of("description"),
+                schema: spec.at("/inputSchema/json").map(Node::json),
+                hosted: false,
+                native,
+            },
+            // A tool of Bedrock's own, or a marker among the tools: only this wire knows it.
+            None => {
+                let key = node.members().next().and_then(|(key, _)| key.name());
+                let name = node.at("/systemTool/name").and_then(Node::name).or(key);
+                let name = name.unwrap_or_default();
+                Tool { name, description: None, schema: None, hosted: true, native }
+            }
+        }
+    };
+    elements.into_iter().map(tool).collect()
+}
+
+fn settings(root: Node<'_>) -> Settings {
+    let at = |pointer: &str| root.at(pointer).filter(|value| !value.is_null());
+    let raw = |pointer: &str| at(pointer).map(Node::json);
+    let stop = at("/inferenceConfig/stopSequences").into_iter().flat_map(Node::elements);
+    let schema = at("/outputConfig/textFormat/structure/jsonSchema");
+    Settings {
+        max_tokens: at("/inferenceConfig/maxTokens").and_then(Node::u64),
+        temperature: raw("/inferenceConfig/temperature"),
+        top_p: raw("/inferenceConfig/topP"),
+        top_k: raw("/additionalModelRequestFields/top_k")
+            .or_else(|| raw("/additionalModelRequestFields/inferenceConfig/topK")),
+        stop: stop.filter_map(Node::name).collect(),
+        choice: at("/toolConfig/toolChoice").map(|choice| {
+            let (auto, any) = (choice.present("auto"), choice.present("any"));
+            match (auto, any, choice.at("/tool/name").and_then(Node::name)) {
+                (Some(_), None, None) => Choice::Auto,
+                (None, Some(_), None) => Choice::Any,
+                (None, None, Some(name)) => Choice::Tool(name),
+                (_, _, _) => Choice::Other(choice.json()),
+            }
+        }),
+        parallel: None,
+        reasoning: at("/additionalModelRequestFields").and_then(reasoning),
+        // The schema is JSON inside a string.
+        output: schema.and_then(|schema| {
+            let text = schema.text_of("schema")?.into_owned();
+            let (name, schema) = (schema.name_of("name"), Json::parse(text).ok()?);
+            Some(Output::Schema { name, schema, strict: None })
+        }),
+    }
+}
+
+fn reasoning(fields: Node<'_>) -> Option<NativeReasoning> {
+    let thinking = fields.present("thinking");
+    let config = fields.present("reasoningConfig");
+    let effort = fields.at("/output_config/effort").and_then(Node::name);
+    let effort = effort.or_else(|| config.and_then(|config| config.name_of("maxReasoningEffort")));
+    let effort = effort.or_else(|| fields.name_of("reasoning_effort"));
+    let switch = thinking.or(config);
+    if switch.is_none() && effort.is_none() {
+        return None;
+    }
+    let display = thinking.and_then(|thinking| thinking.text_of("display"));
+    Some(NativeReasoning {
+        enabled: match switch.and_then(|switch| switch.text_of("type")).as_deref() {
+            Some("disabled") => Some(false),
+            Some(_) => Some(true),
+            None => None,
+        },
+        effort,
+        budget_tokens: thinking.and_then(|t| t.get("budget_tokens")).and_then(Node::u64),
+        include_thoughts: match display.as_deref() {
+            Some("omitted") => Some(false),
+            Some(_) => Some(true),
+            None => None,
+        },
+        provider_extras: Vec::new(),
+    })
+}

@@ -1,0 +1,359 @@
+//! Calls and Replies, written.
+
+use std::borrow::Cow;
+
+use throughline_core::{
+    Body, Call, Encoded, Envelope, Item, Json, Name, Node, Role, Wire, json, tag::tag_of,
+};
+
+use crate::calls::OutgoingIds;
+use crate::converse::contract;
+use crate::converse::wire::{Block, Path};
+use crate::draft::{self, Draft};
+use crate::gate;
+use crate::group::{Group, groups};
+use crate::prefix::Prefix;
+
+mod blocks;
+mod reply;
+mod settings;
+
+pub(super) use crate::converse::encode::reply::{
+    block as reply_block, fields as reply_fields, reply, unmeasured,
+};
+
+const WIRE: Wire = Wire::BEDROCK_CONVERSE;
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    User,
+    Assistant,
+}
+
+impl Speaker {
+    fn role(self) -> &'static str {
+        match self {
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+        }
+    }
+}
+
+/// Writes a Call.
+pub(super) fn encode(call: &Call) -> Encoded {
+    let mut draft = Draft::new(call, WIRE);
+    let model = call.target.model();
+    let mut writer = Writer {
+        call,
+        prefix: call.target.profile.bound.prefix.then(Prefix::new),
+        ids: OutgoingIds::default(),
+        documents: 0,
+    };
+    let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
+    let (system, conversation) = call.items.split_at(leading);
+    writer.system(&mut draft, system);
+    let tools = writer.tools(&mut draft);
+    let pieces = writer.messages(&mut draft, conversation);
+    if draft.source().is_none() || draft.was("messages").is_some() || !pieces.is_empty() {
+        draft.put_elements("messages", &pieces);
+    }
+    draft.put_extras();
+    let received = draft.source().map(|source| Path::parse(&source.request.path));
+    let said = received.clone().unwrap_or_default();
+    // A client's own record of a request has the model in the body.
+    let asked = draft.was("modelId").and_then(|was| Some(was.tree().root().text()?.into_owned()));
+    let asked = said.model.clone().or(asked);
+    let is_retargeted = asked.as_deref().is_some_and(|asked| asked != model);
+    if is_retargeted && draft.was("modelId").is_some() {
+        draft.put("modelId", json::string(model));
+    }
+    settings::put(&mut draft, call, &pieces, &tools, is_retargeted);
+    draft.put_provider_extras();
+    let prefix = writer.prefix.map(|prefix| prefix.digest());
+    let mut encoded = draft.finish(&said.with(model, call.stream), &[], prefix);
+    if received.is_some() && (is_retargeted || said.stream != call.stream) {
+        encoded.request.path = Name::from(said.with(model, call.stream));
+    }
+    encoded
+}
+
+/// System prompts that another wire keeps among its messages go to the top while nothing stands before them.
+fn is_leading_system(item: &Item) -> bool {
+    matches!(item.role, Role::System | Role::Developer) && item.native_on(&WIRE).is_none()
+}
+
+fn speaker(call: &Call, item: &Item) -> Speaker {
+    match (item.role, &item.body) {
+        (Role::Assistant, Body::Thought(thought))
+            if item.origin.is_none() && item.native_on(&WIRE).is_none() =>
+        {
+            // A caller's thought is not the model's own output, unless its payload says that it is.
+            let tag = tag_of(&WIRE).unwrap_or_default();
+            let is_typed = gate::is_typed(call, item, thought, tag);
+            if is_typed { Speaker::Assistant } else { Speaker::User }
+        }
+        (Role::Assistant, _) => Speaker::Assistant,
+        (Role::System | Role::Developer | Role::User | Role::Tool, _) => Speaker::User,
+    }
+}
+
+struct Writer<'c> {
+    call: &'c Call,
+    prefix: Option<Prefix>,
+    ids: OutgoingIds,
+    /// How many documents were given a name.
+    documents: usize,
+}
+
+/// A message that may still grow.
+struct Message<'c> {
+    speaker: Speaker,
+    envelope: Option<&'c Envelope>,
+    /// Whether the envelope says all of it.
+    is_intact: bool,
+    /// Answers come first in their message, or the provider does not find them.
+    answers: Vec<Json>,
+    blocks: Vec<Json>,
+}
+
+impl Message<'_> {
+    fn json(&self) -> Json {
+        match self.envelope {
+            Some(envelope) if self.is_intact => envelope.json.clone(),
+            Some(envelope) => draft::edited(
+                Some(&envelope.json),
+                &[(Cow::Borrowed("content"), Some(self.content()))],
+            ),
+            None => json::object(|o| {
+                o.string("role", self.speaker.role()).raw("content", &self.content());
+            }),
+        }
+    }
+
+    fn content(&self) -> Json {
+        json::array_of(self.answers.iter().chain(&self.blocks))
+    }
+
+    /// Goes on with what the same speaker says next.
+    fn join(&mut self, mut next: Self) {
+        self.open();
+        next.open();
+        self.answers.append(&mut next.answers);
+        self.blocks.append(&mut next.blocks);
+    }
+
+    /// Takes the blocks out of the envelope, so that others can join them.
+    fn open(&mut self) {
+        let Some(envelope) = self.envelope.filter(|_| std::mem::take(&mut self.is_intact)) else {
+            return;
+        };
+        let tree = envelope.json.tree();
+        let content = tree.root().get("content").into_iter().flat_map(Node::elements);
+        self.blocks = content.map(Node::json).collect();
+    }
+}
+
+impl<'c> Writer<'c> {
+    fn absorb(&mut self, name: &str, element: &Json) {
+        if let Some(prefix) = &mut self.prefix {
+            prefix.absorb(name, &without_markers(element));
+        }
+    }
+
+    fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
+        let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
+        if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
+            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+            self.absorb("system", &envelope.json);
+            if draft.was("system").as_ref() != Some(&envelope.json) {
+                draft.put("system", envelope.json.clone());
+            }
+            return;
+        }
+        let was_said =
+            || draft.was("system").is_some_and(|was| was.tree().root().elements().count() > 0);
+        if items.is_empty() && !was_said() {
+            return;
+        }
+        let mut blocks = Vec::new();
+        for item in items {
+            let (block, fate) = self.system_block(draft, item);
+            blocks.extend(block);
+            draft.fates.push(fate);
+        }
+        if !blocks.is_empty() {
+            self.absorb("system", &json::array_of(&blocks));
+        }
+        if draft.was("system").is_some() || !blocks.is_empty() {
+            draft.put_elements("system", &blocks);
+        }
+    }
+
+    /// The tools, in this wire's words. Where the conversation has calls, the wire demands tools: those that were called
+    /// stand in for none.
+    fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
+        let mut tools = Vec::with_capacity(self.call.tools.len());
+        for tool in &self.call.tools {
+            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
+            if let Some(native) = native {
+                tools.push(native.json.clone());
+            } else if tool.hosted {
+                let name = &tool.name;
+                draft
+                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
+            } else {
+                draft.warn_of_markers(tool.native.as_ref());
+                let description = tool.description.as_deref().filter(|text| !text.is_empty());
+                tools.push(tool_spec(&tool.name, description, tool.schema.as_ref()));
+            }
+        }
+        let had_tools = draft.was("toolConfig").is_some_and(|was| {
+            was.tree().root().get("tools").is_some_and(|tools| tools.elements().count() > 0)
+        });
+        if tools.is_empty() && (draft.source().is_none() || had_tools) {
+            let mut names: Vec<&Name> = Vec::new();
+            for item in &self.call.items {
+                if let Body::Call(call) = &item.body
+                    && !names.contains(&&call.name)
+                {
+                    names.push(&call.name);
+                }
+            }
+            if !names.is_empty() {
+                draft.warn(
+                    "tools",
+                    "the wire demands tools beside calls; those that were called were declared",
+                );
+            }
+            tools.extend(names.into_iter().map(|name| tool_spec(name, None, None)));
+        }
+        for tool in &tools {
+            if !is_marker(tool.tree().root()) {
+                self.absorb("tool", tool);
+            }
+        }
+        tools
+    }
+
+    fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
+        let call = self.call;
+        let mut pieces: Vec<Json> = Vec::new();
+        let mut last: Option<Message<'c>> = None;
+        for group in groups(items, &WIRE, |item| speaker(call, item)) {
+            let Some(next) = self.message(draft, &group, last.as_ref()) else { continue };
+            match &mut last {
+                // What a client wrote side by side stays so; everything else must alternate.
+                Some(message)
+                    if message.speaker == next.speaker
+                        && !(message.is_intact && next.is_intact) =>
+                {
+                    message.join(next);
+                }
+                Some(_) | None => {
+                    if let Some(message) = last.replace(next) {
+                        self.push(&message, &mut pieces);
+                    }
+                }
+            }
+        }
+        if let Some(message) = last {
+            self.push(&message, &mut pieces);
+        }
+        pieces
+    }
+
+    fn push(&mut self, message: &Message<'_>, pieces: &mut Vec<Json>) {
+        let piece = message.json();
+        self.absorb("message", &piece);
+        pieces.push(piece);
+    }
+
+    /// One message, behind everything written so far and the one before that may still grow.
+    fn message(
+        &mut self,
+        draft: &mut Draft<'_>,
+        group: &Group<'c, Speaker>,
+        before: Option<&Message<'_>>,
+    ) -> Option<Message<'c>> {
+        let prefix = self.prefix.clone().map(|mut prefix| {
+            if let Some(before) = before {
+                prefix.absorb("message", &without_markers(&before.json()));
+            }
+            prefix.digest()
+        });
+        let target = &self.call.target;
+        let passes = |item: &&Item| {
+            let is_own_word = item.origin.as_ref().is_none_or(|o| o.asked == target.origin.asked);
+            let is_unsealed = item.seals.is_empty() && !is_own_word;
+            gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none()
+                && !(is_unsealed && contract::refuses_unsealed(item, target).is_some())
+        };
+        let speaker = group.speaker;
+        let (mut answers, mut blocks) = (Vec::new(), Vec::new());
+        if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
+            && group.items.iter().all(passes)
+        {
+            for item in &group.items {
+                self.note_native_call(item);
+                draft.fates.push(draft::kept(item));
+            }
+            let envelope = Some(envelope);
+            return Some(Message { speaker, envelope, is_intact: true, answers, blocks });
+        }
+        for item in &group.items {
+            let (block, fate) = self.block(draft, item, prefix.as_ref());
+            let is_answer = matches!(item.body, Body::Result(_));
+            let list = if is_answer { &mut answers } else { &mut blocks };
+            list.extend(block);
+            draft.fates.push(fate);
+        }
+        let native = group.items.first().and_then(|item| item.native_on(&WIRE));
+        let envelope = native.and_then(|native| native.envelope.as_deref());
+        let is_empty = answers.is_empty() && blocks.is_empty();
+        (!is_empty).then_some(Message { speaker, envelope, is_intact: false, answers, blocks })
+    }
+}
+
+fn tool_spec(name: &str, description: Option<&str>, schema: Option<&Json>) -> Json {
+    json::object(|o| {
+        o.object("toolSpec", |o| {
+            o.string("name", name).maybe_string("description", description);
+            o.object("inputSchema", |o| {
+                match schema {
+                    Some(schema) => o.raw("json", schema),
+                    None => o.object("json", |o| {
+                        o.string("type", "object");
+                    }),
+                };
+            });
+        });
+    })
+}
+
+fn is_marker(block: Node<'_>) -> bool {
+    Block::of(block) == Block::CachePoint
+}
+
+/// A list of blocks, or a message, without its cache markers: they are no part of what a model binds its seals to.
+fn without_markers(element: &Json) -> Json {
+    if memchr::memmem::find(element.bytes(), b"\"cachePoint\"").is_none() {
+        return element.clone();
+    }
+    let tree = element.tree();
+    let unmarked = |list: Node<'_>| {
+        json::array(|a| {
+            for block in list.elements().filter(|block| !is_marker(*block)) {
+                a.node(block);
+            }
+        })
+    };
+    match tree.root().get("content").filter(|content| content.is_array()) {
+        Some(content) => {
+            let change = (Cow::Borrowed("content"), Some(unmarked(content)));
+            draft::edited(Some(element), &[change])
+        }
+        None if tree.root().is_array() => unmarked(tree.root()),
+        None => element.clone(),
+    }
+}

@@ -1,0 +1,229 @@
+//! Items as content blocks.
+
+use throughline_core::{
+    Body, Did, Digest, Fate, How, Item, Json, Media, Native, Outcome, Part, Side, ToolResult, Why,
+    json, tag::tag_of,
+};
+
+use crate::converse::contract;
+use crate::converse::encode::{WIRE, Writer};
+use crate::converse::wire::{self, Block};
+use crate::draft::{self, Draft};
+use crate::gate::{self, CallersThought};
+
+impl Writer<'_> {
+    pub(super) fn note_native_call(&mut self, item: &Item) {
+        if let Body::Call(call) = &item.body
+            && let Some(wire_id) = &call.wire_id
+        {
+            self.ids.native(&call.id, wire_id);
+        }
+    }
+
+    /// One block of the system prompt, which holds texts and markers only.
+    pub(super) fn system_block(
+        &mut self,
+        draft: &mut Draft<'_>,
+        item: &Item,
+    ) -> (Option<Json>, Fate) {
+        let is_native = item.native_on(&WIRE).is_some();
+        match &item.body {
+            Body::Text(_) | Body::Summary { .. } => self.block(draft, item, None),
+            Body::Media(_)
+            | Body::Thought(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown
+                if is_native =>
+            {
+                self.block(draft, item, None)
+            }
+            Body::Media(_)
+            | Body::Thought(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown => (None, draft::elided(item, Why::NotOnThisWire)),
+        }
+    }
+
+    /// One block, and what became of the Item.
+    pub(super) fn block(
+        &mut self,
+        draft: &mut Draft<'_>,
+        item: &Item,
+        prefix: Option<&Digest>,
+    ) -> (Option<Json>, Fate) {
+        if let Some(native) = item.native_on(&WIRE) {
+            return self.native_block(item, native, prefix);
+        }
+        draft.warn_of_markers(item.native.as_ref());
+        let seals_why = gate::why_left(item, &self.call.target);
+        let said = |block: Json| {
+            let how = item.native.as_ref().map(|_| How::OtherWire);
+            let fate =
+                how.map_or_else(|| draft::kept(item), |how| draft::reshaped(item, how, seals_why));
+            (Some(block), fate)
+        };
+        let left = |why| (None, draft::elided(item, why));
+        match &item.body {
+            Body::Text(text) | Body::Summary { text, .. } if contract::is_blank(text) => {
+                left(Why::NotOnThisWire)
+            }
+            Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
+            Body::Media(media) => match self.media_block(media) {
+                Some(block) => said(block),
+                None => {
+                    draft.warn("media", "a kind of media that this wire cannot carry was left out");
+                    left(Why::NotOnThisWire)
+                }
+            },
+            Body::Thought(_) if item.origin.is_some() => left(seals_why),
+            Body::Thought(thought) => {
+                let tag = tag_of(&WIRE).unwrap_or_default();
+                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
+                let block = match way {
+                    CallersThought::Typed(payload) => Some(payload),
+                    CallersThought::Text(text) => Some(text_block(&text)),
+                    CallersThought::Apart => None,
+                };
+                (block, fate)
+            }
+            Body::Call(call) => {
+                let id = self.ids.call(&call.id);
+                said(json::object(|o| {
+                    o.object("toolUse", |o| {
+                        o.string("toolUseId", &id).string("name", &call.name);
+                        // Free text is not an object, and this wire takes objects only.
+                        if call.args.tree().root().is_object() {
+                            o.raw("input", &call.args);
+                        } else {
+                            o.object("input", |o| {
+                                o.raw("input", &call.args);
+                            });
+                        }
+                    });
+                }))
+            }
+            Body::Result(result) => said(self.result_block(draft, result)),
+            Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
+        }
+    }
+
+    /// A block that this wire said. It goes whole or not at all.
+    fn native_block(
+        &mut self,
+        item: &Item,
+        native: &Native,
+        prefix: Option<&Digest>,
+    ) -> (Option<Json>, Fate) {
+        let target = &self.call.target;
+        let seals = gate::seals(item, target, prefix);
+        let is_message = native.envelope.as_ref().is_some_and(|e| e.json == native.json);
+        let why = match &item.body {
+            Body::Thought(thought) if !thought.whole => Some(Why::Cut),
+            Body::Thought(_) if item.seals.is_empty() => contract::refuses_unsealed(item, target),
+            // A model may say nothing in a text, but it may not be told so.
+            Body::Text(text) if native.side == Side::Response && contract::is_blank(text) => {
+                Some(Why::NotOnThisWire)
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => None,
+        };
+        let empty = is_message.then_some(Why::NotOnThisWire);
+        if let Some(why) = empty.or(why).or_else(|| gate::refusal(&seals)) {
+            return (None, draft::elided(item, why));
+        }
+        self.note_native_call(item);
+        let block = match native.side {
+            Side::Request => native.json.clone(),
+            Side::Response => wire::project(&native.json),
+        };
+        (Some(block), Fate { item: item.id.clone(), visible: Did::Kept, seals })
+    }
+
+    fn result_block(&mut self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
+        let id = self.ids.result(&result.call);
+        let mut parts = Vec::new();
+        for part in &result.parts {
+            match part {
+                Part::Text(text) => parts.push(text_block(text)),
+                // Only an object may stand there as a value.
+                Part::Value(value) if value.tree().root().is_object() => {
+                    parts.push(json::object(|o| {
+                        o.raw("json", value);
+                    }));
+                }
+                Part::Value(value) => parts.push(text_block(value.as_str())),
+                Part::Media(media) => match self.media_block(media) {
+                    Some(block) => parts.push(block),
+                    None => draft
+                        .warn("media", "a kind of media that this wire cannot carry was left out"),
+                },
+                Part::Unknown(wire, json) if *wire == WIRE => parts.push(json.clone()),
+                Part::Unknown(wire, _) => {
+                    draft
+                        .warn("tool result", format!("a part that only {wire} knows was left out"));
+                }
+            }
+        }
+        json::object(|o| {
+            o.object("toolResult", |o| {
+                o.string("toolUseId", &id).raw("content", &json::array_of(&parts));
+                if result.outcome != Outcome::Ok {
+                    o.string("status", "error");
+                }
+            });
+        })
+    }
+
+    fn media_block(&mut self, media: &Media) -> Option<Json> {
+        let (mime, source) = match media {
+            Media::Inline { mime, base64 } => {
+                let data = std::str::from_utf8(base64).ok()?;
+                let source = json::object(|o| {
+                    o.string("bytes", data);
+                });
+                (mime, source)
+            }
+            Media::Remote { mime, uri, .. } if uri.starts_with("s3://") => {
+                let source = json::object(|o| {
+                    o.object("s3Location", |o| {
+                        o.string("uri", uri);
+                    });
+                });
+                (mime.as_ref()?, source)
+            }
+            Media::Remote { .. } => return None,
+        };
+        let (kind, format) = wire::format_of(mime)?;
+        let key = kind.key()?;
+        // Every document must have a name, and no two the same one.
+        let name = (kind == Block::Document).then(|| {
+            self.documents += 1;
+            format!("document-{}", self.documents)
+        });
+        Some(json::object(|o| {
+            o.object(key, |o| {
+                o.string("format", format).maybe_string("name", name.as_deref());
+                o.raw("source", &source);
+            });
+        }))
+    }
+}
+
+pub(super) fn text_block(text: &str) -> Json {
+    json::object(|o| {
+        o.string("text", text);
+    })
+}

@@ -1,0 +1,92 @@
+//! Replies as responses.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use throughline_core::{Body, Item, Json, Name, Node, Reply, Stop, json};
+
+use crate::converse::encode::WIRE;
+use crate::converse::encode::blocks::text_block;
+use crate::converse::wire;
+use crate::draft;
+
+/// Writes a whole response.
+pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
+    let content = json::array(|a| {
+        for block in reply.items.iter().filter_map(block) {
+            a.raw(&block);
+        }
+    });
+    let is_own = reply.origin.wire == WIRE;
+    let extras = if is_own { reply.extras.as_slice() } else { &[] };
+    let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
+    let change = |key: &'static str, value: Json| [(Cow::Borrowed(key), Some(value))];
+    let output = extra("output");
+    let message = output.and_then(|output| output.tree().root().get("message").map(Node::json));
+    let message = match &message {
+        Some(message) => draft::edited(Some(message), &change("content", content)),
+        None => json::object(|o| {
+            o.string("role", "assistant").raw("content", &content);
+        }),
+    };
+    let output = draft::edited(output, &change("message", message));
+    let written = json::object(|o| {
+        o.raw("output", &output);
+        if extra("stopReason").is_none() {
+            o.string("stopReason", wire::stop_word(&reply.stop));
+            fields(o, reply);
+        }
+        if extra("usage").is_none() {
+            o.raw("usage", &wire::usage_json(&reply.usage));
+        }
+        if extra("metrics").is_none() {
+            o.raw("metrics", &unmeasured());
+        }
+        for (key, value) in extras.iter().filter(|(key, _)| &**key != "output") {
+            o.raw(key, value);
+        }
+    });
+    written.bytes().clone()
+}
+
+/// The model's own additions to another wire's reply: the stop sequence, which has no other place here.
+pub(in crate::converse) fn fields(o: &mut json::Object<'_>, reply: &Reply) {
+    if let Stop::Sequence(Some(sequence)) = &reply.stop {
+        o.object("additionalModelResponseFields", |o| {
+            o.string("stop_sequence", sequence);
+        });
+    }
+}
+
+/// The measurements that clients expect and another wire's reply does not bring.
+pub(in crate::converse) fn unmeasured() -> Json {
+    json::object(|o| {
+        o.number("latencyMs", 0);
+    })
+}
+
+/// A block of a response. Another wire's thought is shown to its reader; only this wire's carries a signature.
+pub(in crate::converse) fn block(item: &Item) -> Option<Json> {
+    if let Some(native) = item.native_on(&WIRE) {
+        return Some(native.json.clone());
+    }
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),
+        Body::Thought(thought) => Some(json::object(|o| {
+            o.object("reasoningContent", |o| {
+                o.object("reasoningText", |o| {
+                    o.string("text", &thought.content);
+                });
+            });
+        })),
+        Body::Call(call) => Some(json::object(|o| {
+            o.object("toolUse", |o| {
+                let id: &Name = call.wire_id.as_ref().unwrap_or(&call.id.0);
+                o.string("toolUseId", id).string("name", &call.name).raw("input", &call.args);
+            });
+        })),
+        Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
+            None
+        }
+    }
+}

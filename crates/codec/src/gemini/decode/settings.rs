@@ -1,0 +1,103 @@
+//! How a request wants to be answered.
+
+use throughline_core::{Choice, NativeReasoning, Node, Output, Settings};
+
+use crate::gemini::wire::{self, get, is_spelled, present};
+
+/// The members of `generationConfig` that Settings speak for.
+const CONFIG: &[&str] = &[
+    "maxOutputTokens",
+    "temperature",
+    "topP",
+    "topK",
+    "stopSequences",
+    "responseMimeType",
+    "responseSchema",
+    "responseJsonSchema",
+    "thinkingConfig",
+];
+
+const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"];
+
+const JSON_TYPE: &str = "application/json";
+
+/// Whether Settings say all that there is in a member of the request.
+pub(super) fn says_all_of(key: &str, value: Node<'_>) -> bool {
+    if is_spelled(key, "generationConfig") {
+        let thinking = get(value, "thinkingConfig");
+        let mime = wire::name_of(value, "responseMimeType");
+        return knows_all(value, CONFIG)
+            && thinking.is_none_or(|thinking| knows_all(thinking, THINKING))
+            && mime.is_none_or(|mime| matches!(&*mime, JSON_TYPE | "text/plain"));
+    }
+    is_spelled(key, "toolConfig") && knows_all(value, &["functionCallingConfig"])
+}
+
+fn knows_all(node: Node<'_>, names: &[&str]) -> bool {
+    let mut keys = node.members().filter_map(|(key, _)| key.text());
+    keys.all(|key| names.iter().any(|name| is_spelled(&key, name)))
+}
+
+/// Reads the settings.
+pub(super) fn read(root: Node<'_>) -> Settings {
+    let calling = get(root, "toolConfig").and_then(|tools| get(tools, "functionCallingConfig"));
+    let choice = calling.and_then(choice);
+    let Some(config) = present(root, "generationConfig") else {
+        return Settings { choice, ..Settings::default() };
+    };
+    let raw = |name: &str| present(config, name).map(Node::json);
+    let stop = get(config, "stopSequences").into_iter().flat_map(Node::elements);
+    Settings {
+        max_tokens: get(config, "maxOutputTokens").and_then(Node::u64),
+        temperature: raw("temperature"),
+        top_p: raw("topP"),
+        top_k: raw("topK"),
+        stop: stop.filter_map(Node::name).collect(),
+        choice,
+        parallel: None,
+        reasoning: present(config, "thinkingConfig").map(reasoning),
+        output: output(config),
+    }
+}
+
+fn choice(calling: Node<'_>) -> Option<Choice> {
+    let mode = calling.text_of("mode")?.to_ascii_uppercase();
+    let allowed = get(calling, "allowedFunctionNames");
+    let allowed: Vec<_> = allowed.into_iter().flat_map(Node::elements).collect();
+    Some(match (&*mode, allowed.as_slice()) {
+        ("AUTO", []) => Choice::Auto,
+        ("NONE", _) => Choice::None,
+        ("ANY", []) => Choice::Any,
+        ("ANY", [only]) => Choice::Tool(only.name().unwrap_or_default()),
+        _ => Choice::Other(calling.json()),
+    })
+}
+
+fn reasoning(thinking: Node<'_>) -> NativeReasoning {
+    let budget = get(thinking, "thinkingBudget");
+    let level = wire::name_of(thinking, "thinkingLevel");
+    let enabled = match budget.and_then(Node::number) {
+        Some("0") => Some(false),
+        Some(_) => Some(true),
+        None => level.as_ref().map(|_| true),
+    };
+    NativeReasoning {
+        enabled,
+        effort: level.map(|level| level.to_ascii_lowercase().into()),
+        // `-1` leaves the size to the model.
+        budget_tokens: budget.and_then(Node::u64).filter(|budget| *budget > 0),
+        include_thoughts: get(thinking, "includeThoughts").and_then(Node::bool),
+        provider_extras: Vec::new(),
+    }
+}
+
+fn output(config: Node<'_>) -> Option<Output> {
+    let is_json = wire::name_of(config, "responseMimeType").is_some_and(|mime| &*mime == JSON_TYPE);
+    let schema = present(config, "responseJsonSchema").map(Node::json);
+    let schema =
+        schema.or_else(|| present(config, "responseSchema").map(crate::gemini::tools::json_schema));
+    match schema {
+        Some(schema) => Some(Output::Schema { name: None, schema, strict: None }),
+        None => is_json.then_some(Output::Json),
+    }
+}

@@ -1,0 +1,66 @@
+//! Parts in this wire's words, for Items that another wire or the caller made.
+
+use throughline_core::{Json, Media, Outcome, ToolCall, json};
+
+pub(in crate::gemini) fn text_part(text: &str) -> Json {
+    json::object(|o| {
+        o.string("text", text);
+    })
+}
+
+pub(super) fn call_part(call: &ToolCall, id: &str, stand_in: Option<&str>) -> Json {
+    json::object(|o| {
+        o.object("functionCall", |o| {
+            o.string("name", &call.name).raw("args", &arguments(call)).string("id", id);
+        });
+        o.maybe_string("thoughtSignature", stand_in);
+    })
+}
+
+/// Free text is not an object, and this wire takes objects only.
+pub(in crate::gemini) fn arguments(call: &ToolCall) -> Json {
+    if call.args.bytes().first() == Some(&b'{') {
+        return call.args.clone();
+    }
+    json::object(|o| {
+        o.raw("input", &call.args);
+    })
+}
+
+pub(super) fn media_part(media: &Media) -> Option<Json> {
+    match media {
+        Media::Inline { mime, base64 } => {
+            let data = std::str::from_utf8(base64).ok()?;
+            Some(json::object(|o| {
+                o.object("inlineData", |o| {
+                    o.string("mimeType", mime).string("data", data);
+                });
+            }))
+        }
+        Media::Remote { mime, uri, .. } => Some(json::object(|o| {
+            o.object("fileData", |o| {
+                o.maybe_string("mimeType", mime.as_deref()).string("fileUri", uri);
+            });
+        })),
+    }
+}
+
+/// An answer must be an object: one that is goes as it is, anything else under the documented names.
+pub(super) fn response(outcome: Outcome, said: &[Json]) -> Json {
+    let key = match outcome {
+        Outcome::Ok => "output",
+        Outcome::Error | Outcome::Unknown | Outcome::Denied => "error",
+    };
+    match said {
+        [value] if outcome == Outcome::Ok && value.bytes().first() == Some(&b'{') => value.clone(),
+        [value] => json::object(|o| {
+            o.raw(key, value);
+        }),
+        [] => json::object(|o| {
+            o.string(key, "");
+        }),
+        several => json::object(|o| {
+            o.raw(key, &json::array_of(several));
+        }),
+    }
+}

@@ -1,0 +1,166 @@
+//! Replies, written whole; and the part of a response that an Item is.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use throughline_core::{Body, Item, Json, Name, Node, Reply, Wire, json};
+
+use crate::draft;
+use crate::gemini::encode::parts::{arguments, text_part};
+use crate::gemini::wire::{self, Ending};
+
+/// Writes a whole response.
+pub(in crate::gemini) fn whole(reply: &Reply) -> Bytes {
+    let parts: Vec<Json> = reply.items.iter().filter_map(part).collect();
+    let own = extras(reply);
+    let written = json::object(|o| {
+        if own.is_empty() {
+            chunk(o, reply.id.as_deref(), &reply.origin.answered, Some(reply), &parts);
+            return;
+        }
+        for (key, value) in own {
+            if &**key == "candidates" {
+                o.raw(key, &candidates(value, &parts));
+            } else {
+                o.raw(key, value);
+            }
+        }
+    });
+    written.bytes().clone()
+}
+
+/// What this wire said besides the Items.
+pub(in crate::gemini) fn extras(reply: &Reply) -> &[(Name, Json)] {
+    if reply.origin.wire == Wire::GEMINI { &reply.extras } else { &[] }
+}
+
+/// The candidates as they came, with the parts in the first one.
+fn candidates(others: &Json, parts: &[Json]) -> Json {
+    let tree = others.tree();
+    json::array(|a| {
+        for (index, candidate) in tree.root().elements().enumerate() {
+            if index > 0 || (candidate.get("content").is_none() && parts.is_empty()) {
+                a.node(candidate);
+                continue;
+            }
+            let content = candidate.get("content").map(Node::json);
+            let content = content.unwrap_or_else(|| {
+                json::object(|o| {
+                    o.string("role", "model");
+                })
+            });
+            let content = if parts.is_empty() {
+                content
+            } else {
+                let parts = (Cow::Borrowed("parts"), Some(json::array_of(parts)));
+                draft::edited(Some(&content), &[parts])
+            };
+            let content = (Cow::Borrowed("content"), Some(content));
+            a.raw(&draft::edited(Some(&candidate.json()), &[content]));
+        }
+    })
+}
+
+/// A response, or one chunk of it, in our own words. The last one tells why it ended and what it cost.
+pub(in crate::gemini) fn chunk(
+    o: &mut json::Object<'_>,
+    id: Option<&str>,
+    model: &str,
+    ended: Option<&Reply>,
+    parts: &[Json],
+) {
+    let ending = ended.map_or(Ending::Open, wire::ending);
+    let own = ended.map(extras).unwrap_or_default();
+    let own_of = |name: &str| own.iter().find(|(key, _)| wire::is_spelled(key, name));
+    let candidates = own_of("candidates").map(|(_, candidates)| candidates.tree());
+    let candidate = candidates.as_ref().and_then(|tree| tree.root().elements().next());
+    let feedback = match (own_of("promptFeedback"), ending) {
+        (Some((_, feedback)), _) => Some(feedback.clone()),
+        (None, Ending::Block(reason)) => Some(json::object(|o| {
+            o.string("blockReason", reason);
+        })),
+        (None, Ending::Finish(_) | Ending::Open) => None,
+    };
+    let is_block = |json: &Json| wire::get(json.tree().root(), "blockReason").is_some();
+    // A prompt that was stopped has no candidate.
+    let is_answer =
+        candidate.is_some() || !parts.is_empty() || !feedback.as_ref().is_some_and(is_block);
+    if is_answer {
+        o.array("candidates", |a| {
+            a.object(|o| put_candidate(o, parts, ending, candidate));
+        });
+    }
+    if let Some(feedback) = &feedback {
+        o.raw("promptFeedback", feedback);
+    }
+    if let Some(reply) = ended {
+        o.raw("usageMetadata", &usage(reply));
+        let said = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
+        for (key, value) in own {
+            if !said.iter().any(|said| wire::is_spelled(key, said)) {
+                o.raw(key, value);
+            }
+        }
+    }
+    o.string("modelVersion", model).maybe_string("responseId", id);
+}
+
+/// A candidate with these parts, and what else the provider said of it.
+fn put_candidate(
+    o: &mut json::Object<'_>,
+    parts: &[Json],
+    ending: Ending<'_>,
+    own: Option<Node<'_>>,
+) {
+    o.object("content", |o| {
+        if !parts.is_empty() {
+            o.raw("parts", &json::array_of(parts));
+        }
+        o.string("role", "model");
+    });
+    if let Ending::Finish(reason) = ending {
+        o.string("finishReason", reason);
+    }
+    o.number("index", 0);
+    let said = ["content", "finishReason", "index"];
+    for (key, value) in own.into_iter().flat_map(Node::members) {
+        let key = key.text().unwrap_or_default();
+        if !said.iter().any(|said| wire::is_spelled(&key, said)) {
+            o.node(&key, value);
+        }
+    }
+}
+
+/// What it cost, in the provider's own words where they still say so.
+fn usage(reply: &Reply) -> Json {
+    let own = extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
+    let own =
+        own.map(|(_, value)| value).filter(|value| wire::usage(value.tree().root()) == reply.usage);
+    own.cloned().unwrap_or_else(|| wire::usage_json(&reply.usage))
+}
+
+/// The part of a response that an Item is. Another wire's thought is shown to its reader, without its seal.
+pub(in crate::gemini) fn part(item: &Item) -> Option<Json> {
+    if let Some(native) = item.native_on(&Wire::GEMINI) {
+        return Some(native.json.clone());
+    }
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => Some(text_part(text)),
+        Body::Thought(thought) => Some(thought_part(&thought.content)),
+        Body::Call(call) => Some(json::object(|o| {
+            o.object("functionCall", |o| {
+                let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+                o.string("name", &call.name).raw("args", &arguments(call)).string("id", id);
+            });
+        })),
+        Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
+            None
+        }
+    }
+}
+
+pub(in crate::gemini) fn thought_part(text: &str) -> Json {
+    json::object(|o| {
+        o.string("text", text).bool("thought", true);
+    })
+}

@@ -1,0 +1,275 @@
+//! What the Gemini codec makes of answers, whole and streamed, and how it writes them.
+
+use bytes::Bytes;
+use throughline_core::{Body, Event, Item, Place, Reply, Stop, Target, Usage};
+
+use super::{foreign, gemini_3, reply_of, seals, target, tool_call};
+use crate::{Asked, Codec, CodecError, Framing, Gemini, StreamDecoder, StreamEncoder, events_of};
+
+fn stream(to: &Target, framing: Framing, bytes: &[u8]) -> (Vec<Event>, Reply) {
+    let mut decoder = StreamDecoder::framed(&Gemini, &Asked::of(to.clone()), framing);
+    let mut events = decoder.push(bytes).unwrap();
+    events.extend(decoder.finish().unwrap());
+    let Some(Event::Ended(reply)) = events.last() else { panic!("the stream did not end") };
+    let reply = Reply::clone(reply);
+    (events, reply)
+}
+
+fn sse(chunks: &[&str]) -> Vec<u8> {
+    chunks.iter().flat_map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect()
+}
+
+fn parts_chunk(parts: &str) -> String {
+    format!(
+        r#"{{"candidates":[{{"content":{{"parts":{parts},"role":"model"}}}}],"responseId":"s1"}}"#
+    )
+}
+
+fn last_chunk(parts: &str) -> String {
+    format!(
+        r#"{{"candidates":[{{"content":{{"parts":{parts},"role":"model"}},"finishReason":"STOP"}}],"responseId":"s1"}}"#
+    )
+}
+
+fn stream_of(to: &Target, chunks: &[String]) -> Reply {
+    let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    stream(to, Framing::Sse, &sse(&chunks)).1
+}
+
+fn natives(items: &[Item]) -> Vec<&str> {
+    items.iter().map(|item| item.native.as_ref().unwrap().json.as_str()).collect()
+}
+
+#[test]
+fn finish_reasons_and_blocks_say_why_it_ended() {
+    let stop = |body: &str| {
+        Gemini.decode_reply(&Bytes::from(body.to_owned()), &Asked::of(gemini_3())).unwrap().stop
+    };
+    let finished = |reason: &str| {
+        stop(&format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"text":"x"}}]}},"finishReason":"{reason}"}}]}}"#
+        ))
+    };
+    assert_eq!(finished("STOP"), Stop::Done);
+    assert_eq!(finished("MAX_TOKENS"), Stop::Length);
+    assert_eq!(finished("SAFETY"), Stop::Refused("SAFETY".into()));
+    assert_eq!(finished("MALFORMED_FUNCTION_CALL"), Stop::Other("MALFORMED_FUNCTION_CALL".into()));
+    assert_eq!(
+        stop(r#"{"promptFeedback":{"blockReason":"OTHER"}}"#),
+        Stop::Refused("OTHER".into())
+    );
+    assert_eq!(stop(r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#), Stop::Cut);
+}
+
+#[test]
+fn thoughts_count_as_output_and_tool_prompts_as_input() {
+    let body = r#"{"candidates":[],"usageMetadata":{"promptTokenCount":10,"toolUsePromptTokenCount":5,"cachedContentTokenCount":4,"candidatesTokenCount":7,"thoughtsTokenCount":3}}"#;
+    let reply = Gemini.decode_reply(&Bytes::from(body), &Asked::of(gemini_3())).unwrap();
+    let expected = Usage { input: 15, cached: 4, written: 0, output: 10, thought: 3 };
+    assert_eq!(reply.usage, expected);
+}
+
+#[test]
+fn a_failure_is_told_bare_or_in_a_list() {
+    let error = r#"{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}"#;
+    for body in [error.to_owned(), format!("[{error}]")] {
+        let body = Bytes::from(body);
+        let Err(CodecError::Provider(failure)) = Gemini.decode_reply(&body, &Asked::of(gemini_3()))
+        else {
+            panic!("that was no failure");
+        };
+        let expected = throughline_core::Failure {
+            status: Some(400),
+            kind: Some("INVALID_ARGUMENT".into()),
+            message: "Corrupted thought signature.".into(),
+            body,
+        };
+        assert_eq!(*failure, expected);
+    }
+}
+
+#[test]
+fn a_reply_is_written_as_it_came_or_in_this_wires_words() {
+    let body = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hi","thoughtSignature":"s1"}]},"finishReason":"STOP","index":0,"groundingMetadata":{}},{"index":1}],"usageMetadata":{"promptTokenCount":1},"modelVersion":"m","responseId":"r"}"#;
+    let reply = Gemini.decode_reply(&Bytes::from(body), &Asked::of(gemini_3())).unwrap();
+    let extras: Vec<&str> = reply.extras.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(extras, ["candidates", "usageMetadata", "modelVersion", "responseId"]);
+    assert_eq!(Gemini.encode_reply(&reply).unwrap(), Bytes::from(body));
+
+    let origin = target("anthropic", "claude-sonnet-4-5").origin;
+    let items = vec![foreign("a", Place::new(0, 0), tool_call("toolu_1", "f", "{}"), "{}")];
+    let usage = Usage { input: 3, cached: 2, written: 0, output: 5, thought: 1 };
+    let (id, extras) = (Some("msg".into()), Vec::new());
+    let reply = Reply { id, items, stop: Stop::Tools, usage, origin, extras };
+    let expected = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{},"id":"toolu_1"}}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":8,"cachedContentTokenCount":2,"thoughtsTokenCount":1},"modelVersion":"claude-sonnet-4-5","responseId":"msg"}"#;
+    assert_eq!(Gemini.encode_reply(&reply).unwrap(), Bytes::from(expected));
+}
+
+#[test]
+fn texts_join_from_chunk_to_chunk_until_kind_or_signature_changes() {
+    let reply = stream_of(
+        &gemini_3(),
+        &[
+            parts_chunk(r#"[{"text":"h","thought":true}]"#),
+            parts_chunk(r#"[{"text":"m","thought":true}]"#),
+            parts_chunk(r#"[{"text":"one "}]"#),
+            parts_chunk(r#"[{"text":"two"},{"text":"three"}]"#),
+            parts_chunk(r#"[{"text":" four"}]"#),
+            parts_chunk(r#"[{"text":" five","thoughtSignature":"s1"}]"#),
+            parts_chunk(r#"[{"text":"six"}]"#),
+            last_chunk(r#"[{"text":"","thoughtSignature":"s2"}]"#),
+        ],
+    );
+    let expected = [
+        r#"{"text":"hm","thought":true}"#,
+        r#"{"text":"one two"}"#,
+        r#"{"text":"three four"}"#,
+        r#"{"text":" five","thoughtSignature":"s1"}"#,
+        r#"{"text":"six"}"#,
+        r#"{"text":"","thoughtSignature":"s2"}"#,
+    ];
+    assert_eq!(natives(&reply.items), expected);
+    let assembled: Vec<bool> =
+        reply.items.iter().map(|item| item.native.as_ref().unwrap().assembled).collect();
+    assert_eq!(assembled, [true, true, true, false, false, false]);
+    assert_eq!(reply.stop, Stop::Done);
+}
+
+#[test]
+fn arguments_are_put_together_from_their_pieces() {
+    let reply = stream_of(
+        &gemini_3(),
+        &[
+            parts_chunk(
+                r#"[{"functionCall":{"name":"cook","willContinue":true},"thoughtSignature":"s1"}]"#,
+            ),
+            parts_chunk(
+                r#"[{"functionCall":{"partialArgs":[{"jsonPath":"$.a.b[0].c","stringValue":"x","willContinue":true}],"willContinue":true}}]"#,
+            ),
+            parts_chunk(
+                r#"[{"functionCall":{"partialArgs":[{"jsonPath":"$.a.b[0].c","stringValue":"y"},{"jsonPath":"$.a.b[1]","numberValue":0.50},{"jsonPath":"$['k.e\\'y']","nullValue":"NULL_VALUE"}],"willContinue":true}}]"#,
+            ),
+            parts_chunk(r#"[{"functionCall":{}}]"#),
+            parts_chunk(
+                r#"[{"functionCall":{"name":"no_mark","partialArgs":[{"jsonPath":"$.on","boolValue":true}],"willContinue":true}}]"#,
+            ),
+            parts_chunk(r#"[{"functionCall":{"name":"no_args"}}]"#),
+            last_chunk(r#"[{"functionCall":{"name":"open","willContinue":true}}]"#),
+        ],
+    );
+    let expected = [
+        r#"{"functionCall":{"name":"cook","args":{"a":{"b":[{"c":"xy"},0.50]},"k.e'y":null}},"thoughtSignature":"s1"}"#,
+        r#"{"functionCall":{"name":"no_mark","args":{"on":true}}}"#,
+        r#"{"functionCall":{"name":"no_args"}}"#,
+        r#"{"functionCall":{"name":"open","args":{}}}"#,
+    ];
+    assert_eq!(natives(&reply.items), expected);
+    assert_eq!(seals(&reply.items)[0], [("s1", "gemini.thought_signature", "/thoughtSignature")]);
+    assert_eq!(reply.items[2].body, tool_call("s1.0.2", "no_args", "{}"));
+    assert_eq!(reply.stop, Stop::Tools);
+}
+
+#[test]
+fn a_piece_that_makes_no_sense_is_told_and_holds_no_memory() {
+    let pieces = [
+        r#"{"jsonPath":"$.list[4000000000]","stringValue":"x"}"#,
+        r#"{"jsonPath":"no path","stringValue":"x"}"#,
+        r#"{"jsonPath":"$.a"}"#,
+    ];
+    for piece in pieces {
+        let chunk =
+            last_chunk(&format!(r#"[{{"functionCall":{{"name":"f","partialArgs":[{piece}]}}}}]"#));
+        let (events, _) = stream(&gemini_3(), Framing::Sse, &sse(&[&chunk]));
+        let aliens: Vec<&str> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Alien(json) => Some(json.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(aliens, [piece]);
+    }
+}
+
+#[test]
+fn a_cut_stream_keeps_its_words_and_loses_its_seals() {
+    let chunks = [
+        parts_chunk(r#"[{"text":"hm","thought":true}]"#),
+        parts_chunk(r#"[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s1"}]"#),
+        parts_chunk(r#"[{"text":"half"}]"#),
+    ];
+    let reply = stream_of(&gemini_3(), &chunks);
+    assert_eq!(reply.stop, Stop::Cut);
+    let expected = [
+        r#"{"text":"hm","thought":true}"#,
+        r#"{"functionCall":{"name":"f","args":{}}}"#,
+        r#"{"text":"half"}"#,
+    ];
+    assert_eq!(natives(&reply.items), expected);
+    assert_eq!(seals(&reply.items), vec![vec![]; 3]);
+    assert!(matches!(&reply.items[0].body, Body::Thought(thought) if !thought.whole));
+}
+
+#[test]
+fn frames_of_other_kinds_are_told_and_kept() {
+    let other = r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"other"}]}}]}"#;
+    let failed = r#"{"error":{"code":503,"message":"Overloaded.","status":"UNAVAILABLE"}}"#;
+    let last = last_chunk(r#"[{"text":"x"}]"#);
+    let bytes = sse(&[r#"{"novel":1}"#, other, failed, &last]);
+    let (events, reply) = stream(&gemini_3(), Framing::Sse, &bytes);
+    let told: Vec<String> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Alien(json) => Some(json.as_str().to_owned()),
+            Event::Failed(failure) => Some(failure.message.to_string()),
+            _ => None,
+        })
+        .collect();
+    let candidate = r#"{"index":1,"content":{"parts":[{"text":"other"}]}}"#;
+    assert_eq!(told, [r#"{"novel":1}"#, candidate, "Overloaded."]);
+    assert_eq!(natives(&reply.items), [r#"{"text":"x"}"#]);
+}
+
+#[test]
+fn what_comes_behind_the_finish_reason_still_counts() {
+    let last = last_chunk(r#"[{"text":"x"}]"#);
+    let usage = r#"{"usageMetadata":{"promptTokenCount":2,"candidatesTokenCount":1}}"#;
+    let array = format!("[{last}\n,\r\n{usage}]");
+    let (_, reply) = stream(&gemini_3(), Framing::JsonArray, array.as_bytes());
+    assert_eq!(reply.usage, Usage { input: 2, output: 1, ..Usage::default() });
+    assert_eq!(reply.stop, Stop::Done);
+}
+
+#[test]
+fn a_reply_survives_the_way_through_frames() {
+    let parts = r#"[{"text":"h","thought":true},{"text":"m","thought":true},{"text":"a"},{"text":"b"},{"text":""},{"text":"c","thoughtSignature":"s1"},{"text":"d"},{"functionCall":{"name":"f","args":{"x":[1]}},"thoughtSignature":"s2"},{"text":"","thought":true,"thoughtSignature":"s3"},{"toolCall":{"id":"t"}},{"thoughtSignature":"s4"},{"text":"","thoughtSignature":"s5"}]"#;
+    let reply = reply_of(&gemini_3(), parts);
+    for framing in [Framing::Sse, Framing::JsonArray, Framing::JsonLines] {
+        let mut encoder = StreamEncoder::framed(&Gemini, framing);
+        let mut bytes = Vec::new();
+        for event in events_of(&reply) {
+            encoder.push(&event, &mut bytes).unwrap();
+        }
+        encoder.finish(&mut bytes);
+        let (_, again) = stream(&gemini_3(), framing, &bytes);
+        assert_eq!(again.items, reply.items);
+        assert_eq!(
+            (again.id, again.stop, again.usage),
+            (reply.id.clone(), Stop::Tools, reply.usage)
+        );
+    }
+}
+
+#[test]
+fn the_last_chunk_shares_the_last_part_with_the_ending() {
+    let mut reply = reply_of(&gemini_3(), r#"[{"text":"hello"}]"#);
+    reply.extras.clear();
+    reply.usage = Usage { input: 1, output: 2, ..Usage::default() };
+    let mut encoder = StreamEncoder::new(&Gemini);
+    let mut bytes = Vec::new();
+    for event in events_of(&reply) {
+        encoder.push(&event, &mut bytes).unwrap();
+    }
+    let expected = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":1,\"candidatesTokenCount\":2,\"totalTokenCount\":3},\"modelVersion\":\"gemini-3-flash-preview\",\"responseId\":\"r1\"}\n\n";
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+}

@@ -1,0 +1,181 @@
+//! How the settings of a Call become those of a Gemini request, and back.
+
+use throughline_core::{
+    Call, Choice, Json, Native, NativeReasoning, Output, Settings, Side, Target, Tool, Wire,
+};
+
+use super::{body_of, gemini_3, gemini_25, json, member, request, target, warnings};
+use crate::{Asked, Codec, Gemini};
+
+fn with_reasoning(target: Target, reasoning: NativeReasoning) -> Call {
+    let mut call = Call::new(target);
+    call.settings.reasoning = Some(reasoning);
+    call
+}
+
+#[test]
+fn reasoning_is_a_level_or_a_budget_as_the_model_takes_it() {
+    let thinking = |model: &str, reasoning: NativeReasoning| {
+        let call = with_reasoning(target("gemini", model), reasoning);
+        let settings: Vec<String> =
+            warnings(&call).into_iter().map(|(setting, _)| setting).collect();
+        (member(&call, "/generationConfig/thinkingConfig"), settings.join(" "))
+    };
+    let effort = |word: &str| NativeReasoning { effort: Some(word.into()), ..Default::default() };
+    let budget = |tokens| NativeReasoning { budget_tokens: Some(tokens), ..Default::default() };
+    let told = |config: &str, warned: &str| (Some(config.to_owned()), warned.to_owned());
+    let none = |warned: &str| (None, warned.to_owned());
+    let shown = NativeReasoning { include_thoughts: Some(true), ..effort("low") };
+    let hidden = NativeReasoning { include_thoughts: Some(true), ..effort("none") };
+    let on = NativeReasoning { enabled: Some(true), ..Default::default() };
+
+    assert_eq!(
+        thinking("gemini-3-flash-preview", shown),
+        told(r#"{"includeThoughts":true,"thinkingLevel":"LOW"}"#, "")
+    );
+    assert_eq!(
+        thinking("gemini-3-pro-preview", effort("minimal")),
+        told(r#"{"thinkingLevel":"LOW"}"#, "reasoning.effort")
+    );
+    assert_eq!(
+        thinking("gemini-3-flash-preview", effort("none")),
+        told(r#"{"thinkingLevel":"MINIMAL"}"#, "reasoning")
+    );
+    assert_eq!(
+        thinking("gemini-3-flash-preview", budget(2000)),
+        told(r#"{"thinkingLevel":"LOW"}"#, "reasoning.budget_tokens")
+    );
+    assert_eq!(thinking("gemini-2.5-flash", effort("low")), told(r#"{"thinkingBudget":2048}"#, ""));
+    assert_eq!(
+        thinking("gemini-2.5-flash", budget(99_999)),
+        told(r#"{"thinkingBudget":24576}"#, "reasoning.budget_tokens")
+    );
+    assert_eq!(
+        thinking("gemini-2.5-flash", hidden),
+        told(r#"{"thinkingBudget":0}"#, "reasoning.include_thoughts")
+    );
+    assert_eq!(
+        thinking("gemini-2.5-pro", effort("none")),
+        told(r#"{"thinkingBudget":128}"#, "reasoning")
+    );
+    assert_eq!(thinking("gemini-2.5-flash-lite", on.clone()), told(r#"{"thinkingBudget":-1}"#, ""));
+    assert_eq!(thinking("gemini-2.5-flash", on), none(""));
+    assert_eq!(thinking("gemini-2.0-flash", effort("low")), none("reasoning"));
+    assert_eq!(thinking("mystery", effort("low")), told(r#"{"thinkingLevel":"LOW"}"#, ""));
+    assert_eq!(thinking("mystery", effort("none")), told(r#"{"thinkingBudget":0}"#, ""));
+    assert_eq!(thinking("mystery", budget(5)), told(r#"{"thinkingBudget":5}"#, ""));
+}
+
+#[test]
+fn another_model_is_asked_to_think_in_its_own_words() {
+    let body = r#"{"contents":[],"generation_config":{"seed":1,"thinking_config":{"thinking_level":"LOW","include_thoughts":true}}}"#;
+    let path = "/v1beta/models/gemini-3-flash-preview:generateContent";
+    let mut call = Gemini.decode_request(&request(path, body), &Asked::of(gemini_3())).unwrap();
+    call.target = gemini_25();
+    let expected = r#"{"contents":[],"generation_config":{"seed":1,"thinking_config":{"include_thoughts":true,"thinkingBudget":2048}}}"#;
+    assert_eq!(body_of(&call), expected);
+}
+
+#[test]
+fn settings_are_read_and_unknown_members_stay() {
+    let body = r#"{"contents":[],"generationConfig":{"maxOutputTokens":5,"temperature":1.0,"topP":0.5,"topK":4,"stopSequences":["x"],"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"},"seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}},"labels":{}}"#;
+    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let expected = Settings {
+        max_tokens: Some(5),
+        temperature: Some(json("1.0")),
+        top_p: Some(json("0.5")),
+        top_k: Some(json("4")),
+        stop: vec!["x".into()],
+        choice: Some(Choice::Tool("f".into())),
+        parallel: None,
+        reasoning: Some(NativeReasoning { enabled: Some(true), ..Default::default() }),
+        output: Some(Output::Schema {
+            name: None,
+            schema: json(r#"{"type":"object"}"#),
+            strict: None,
+        }),
+    };
+    assert_eq!(call.settings, expected);
+    let extras: Vec<&str> = call.extras.iter().map(|extra| &*extra.key).collect();
+    assert_eq!(extras, ["generationConfig", "labels"]);
+    assert_eq!(body_of(&call), body);
+
+    call.settings.max_tokens = Some(6);
+    call.settings.top_k = None;
+    call.settings.output = Some(Output::Json);
+    call.settings.choice = Some(Choice::Auto);
+    let edited = r#"{"contents":[],"generationConfig":{"maxOutputTokens":6,"temperature":1.0,"topP":0.5,"stopSequences":["x"],"responseMimeType":"application/json","seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}},"labels":{}}"#;
+    assert_eq!(body_of(&call), edited);
+}
+
+#[test]
+fn what_cannot_be_carried_is_told() {
+    let mut call = Call::new(gemini_25());
+    call.settings.parallel = Some(false);
+    call.settings.choice = Some(Choice::Other(json(r#"{"type":"custom"}"#)));
+    call.resumes = Some("resp_1".into());
+    call.extras.push(throughline_core::Extra {
+        wire: Some(Wire::OPENAI_CHAT),
+        key: "logprobs".into(),
+        value: json("true"),
+    });
+    call.tools.push(Tool {
+        name: "web_search".into(),
+        description: None,
+        schema: None,
+        hosted: true,
+        native: Some(Native::new(Wire::ANTHROPIC_MESSAGES, Side::Request, json("{}"))),
+    });
+    let settings: Vec<String> = warnings(&call).into_iter().map(|(setting, _)| setting).collect();
+    assert_eq!(settings, ["tools", "logprobs", "parallel", "tool_choice", "resumes"]);
+    assert_eq!(body_of(&call), r#"{"contents":[]}"#);
+}
+
+#[test]
+fn every_mode_of_calling_has_its_choice() {
+    let choice = |calling: &str| {
+        let body =
+            format!(r#"{{"contents":[],"toolConfig":{{"functionCallingConfig":{calling}}}}}"#);
+        let call = Gemini.decode_request(&request("", &body), &Asked::of(gemini_25())).unwrap();
+        call.settings.choice
+    };
+    let validated = r#"{"mode":"VALIDATED"}"#;
+    let several = r#"{"mode":"ANY","allowedFunctionNames":["f","g"]}"#;
+    assert_eq!(choice(r#"{"mode":"AUTO"}"#), Some(Choice::Auto));
+    assert_eq!(choice(r#"{"mode":"none"}"#), Some(Choice::None));
+    assert_eq!(choice(r#"{"mode":"ANY"}"#), Some(Choice::Any));
+    assert_eq!(choice(validated), Some(Choice::Other(json(validated))));
+    assert_eq!(choice(several), Some(Choice::Other(json(several))));
+    assert_eq!(choice("{}"), None);
+}
+
+#[test]
+fn tools_are_read_one_by_one_and_written_together() {
+    let body = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"type":{"type":"STRING","enum":["STRING"]}}}},{"name":"g"}],"googleSearch":{}},{"codeExecution":{}}]}"#;
+    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let tools: Vec<(&str, bool, Option<&str>)> = call
+        .tools
+        .iter()
+        .map(|tool| (&*tool.name, tool.hosted, tool.schema.as_ref().map(Json::as_str)))
+        .collect();
+    let schema = r#"{"type":"object","properties":{"type":{"type":"string","enum":["STRING"]}}}"#;
+    let expected = [
+        ("f", false, Some(schema)),
+        ("g", false, None),
+        ("googleSearch", true, None),
+        ("codeExecution", true, None),
+    ];
+    assert_eq!(tools, expected);
+    assert_eq!(body_of(&call), body);
+
+    call.tools.remove(1);
+    call.tools.push(Tool {
+        name: "h".into(),
+        description: Some("Helps.".into()),
+        schema: Some(json(r#"{"type":"object","$defs":{}}"#)),
+        hosted: false,
+        native: None,
+    });
+    let edited = r#"{"contents":[],"tools":[{"googleSearch":{}},{"codeExecution":{}},{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"type":{"type":"STRING","enum":["STRING"]}}}},{"name":"h","description":"Helps.","parametersJsonSchema":{"type":"object","$defs":{}}}]}]}"#;
+    assert_eq!(body_of(&call), edited);
+}

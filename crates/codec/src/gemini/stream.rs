@@ -1,0 +1,395 @@
+//! Streamed answers, read.
+//!
+//! Each chunk holds whole parts, but a text goes on from chunk to chunk: the first part of a chunk joins the last one of
+//! the chunk before while both are bare texts of the same kind. Parts of one chunk are never joined, and neither is a
+//! part that has a signature or any other member.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, Delta, Event, Item, Json, Name, Node, Origin, Place, Reply, Role, Side, Stop, Tree,
+    Usage, json,
+};
+
+use crate::events;
+use crate::frame::Frame;
+use crate::gemini::arguments::Arguments;
+use crate::gemini::decode::{self, Reader};
+use crate::gemini::encode;
+use crate::gemini::wire::{self, Kind};
+use crate::{Asked, CodecError, Decoder, draft};
+
+pub(super) mod write;
+
+/// Reads a streamed answer.
+pub(super) struct ChunkDecoder {
+    asked: Asked,
+    origin: Arc<Origin>,
+    id: Option<Name>,
+    has_begun: bool,
+    open: Option<Open>,
+    items: Vec<Item>,
+    reason: Option<Name>,
+    blocked: Option<Name>,
+    usage: Usage,
+    /// The members of `usageMetadata`.
+    counts: Vec<(Name, Json)>,
+    extras: Vec<(Name, Json)>,
+    /// The members of the candidate.
+    candidate: Vec<(Name, Json)>,
+    has_ended: bool,
+}
+
+/// A part that may go on.
+enum Open {
+    Text(OpenText),
+    Call(OpenCall),
+}
+
+struct OpenText {
+    is_thought: bool,
+    /// The part as it came first, which is the whole of it until more comes.
+    first: Json,
+    text: String,
+    is_joined: bool,
+}
+
+struct OpenCall {
+    first: Json,
+    signature: Option<Json>,
+    id: Option<Name>,
+    args: Arguments,
+}
+
+impl ChunkDecoder {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self {
+            origin: Arc::clone(&asked.target.origin),
+            asked,
+            id: None,
+            has_begun: false,
+            open: None,
+            items: Vec::new(),
+            reason: None,
+            blocked: None,
+            usage: Usage::default(),
+            counts: Vec::new(),
+            extras: Vec::new(),
+            candidate: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    fn chunk(&mut self, root: Node<'_>) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if is_first {
+            self.id = wire::name_of(root, "responseId");
+            let model = wire::name_of(root, "modelVersion");
+            self.origin = self.asked.origin(model.as_deref(), None);
+            let (id, origin) = (self.id.clone(), Arc::clone(&self.origin));
+            events.push(Event::Began { id, origin });
+        }
+        let mut candidates = None;
+        for (key, value) in root.members() {
+            let name = key.text().unwrap_or_default();
+            if name == "candidates" {
+                candidates = Some(value);
+                continue;
+            }
+            let is = |word: &str| wire::is_spelled(&name, word);
+            if !is_first && (is("responseId") || is("modelVersion")) {
+                // Who answers is told once and for all; later chunks only repeat it.
+                continue;
+            }
+            if is("promptFeedback") {
+                let blocked = wire::name_of(value, "blockReason");
+                self.blocked = self.blocked.take().or(blocked);
+            }
+            if is("usageMetadata") {
+                // Early chunks tell little of the cost, and later ones not always all.
+                value.members().for_each(|(key, count)| note(&mut self.counts, key, count));
+            }
+            note(&mut self.extras, key, value);
+        }
+        for candidate in candidates.into_iter().flat_map(Node::elements) {
+            // Where several answers were asked for, the first is the Reply.
+            match candidate.get("index").and_then(Node::u64) {
+                Some(0) | None => self.candidate(candidate, &mut events),
+                Some(_) => events.push(Event::Alien(candidate.json())),
+            }
+        }
+        let usage = wire::usage_by(|name| {
+            let (_, count) = self.counts.iter().rfind(|(key, _)| wire::is_spelled(key, name))?;
+            count.as_str().parse().ok()
+        });
+        if usage != self.usage {
+            self.usage = usage;
+            events.push(Event::Usage(usage));
+        }
+        events
+    }
+
+    fn candidate(&mut self, candidate: Node<'_>, events: &mut Vec<Event>) {
+        for (key, value) in candidate.members().filter(|(key, _)| !key.is("content")) {
+            note(&mut self.candidate, key, value);
+        }
+        let parts = candidate.at("/content/parts").into_iter().flat_map(Node::elements);
+        for (position, part) in parts.enumerate() {
+            self.part(part, position == 0, events);
+        }
+        self.reason = self.reason.take().or_else(|| wire::name_of(candidate, "finishReason"));
+    }
+
+    fn part(&mut self, part: Node<'_>, is_first: bool, events: &mut Vec<Event>) {
+        if let Some(call) = wire::present(part, "functionCall").filter(|call| call.is_object())
+            && self.call_piece(part, call, events)
+        {
+            return;
+        }
+        let bare = bare_text(part);
+        if let (Some((is_thought, text)), Some(Open::Text(open)), true) =
+            (bare, &mut self.open, is_first)
+            && open.is_thought == is_thought
+        {
+            let piece = text.text().unwrap_or_default();
+            if !piece.is_empty() {
+                open.is_joined = true;
+                open.text.push_str(&piece);
+                let delta = text_delta(is_thought, Arc::from(piece));
+                events.push(Event::Delta { index: self.next_index(), delta });
+            }
+            return;
+        }
+        self.close(events);
+        let index = self.next_index();
+        let item = self.item(&part.json(), false);
+        events.push(Event::Opened { index, body: events::opening(&item.body) });
+        events.extend(spoken(&item.body).map(|delta| Event::Delta { index, delta }));
+        if let Some((is_thought, text)) = bare {
+            let text = text.text().unwrap_or_default().into_owned();
+            let first = part.json();
+            self.open = Some(Open::Text(OpenText { is_thought, first, text, is_joined: false }));
+            return;
+        }
+        self.closed(item, events);
+    }
+
+    /// A call that comes in pieces. Answers whether this was one: a whole call is a part like any other.
+    fn call_piece(&mut self, part: Node<'_>, call: Node<'_>, events: &mut Vec<Event>) -> bool {
+        let pieces = wire::get(call, "partialArgs").filter(|pieces| pieces.is_array());
+        let goes_on = wire::get(call, "willContinue").and_then(Node::bool) == Some(true);
+        let (name, id) = (call.name_of("name"), call.name_of("id"));
+        let is_continued = match (&self.open, &name) {
+            (Some(Open::Call(_)), None) => true,
+            (Some(Open::Call(open)), Some(_)) => id.is_some() && id == open.id,
+            (Some(Open::Text(_)) | None, _) => false,
+        };
+        if !is_continued {
+            if name.is_none() || (pieces.is_none() && !goes_on) {
+                return false;
+            }
+            self.close(events);
+            let first = part.json();
+            let index = self.next_index();
+            events.push(Event::Opened { index, body: self.item(&first, false).body });
+            let args = Arguments::beginning_with(wire::present(call, "args"));
+            self.open = Some(Open::Call(OpenCall { first, signature: None, id, args }));
+        }
+        let index = self.next_index();
+        if let Some(Open::Call(open)) = &mut self.open {
+            let signature = wire::get(part, "thoughtSignature").filter(|_| is_continued);
+            open.signature = signature.map(Node::json).or(open.signature.take());
+            for piece in pieces.into_iter().flat_map(Node::elements) {
+                let path = wire::name_of(piece, "jsonPath").unwrap_or_default();
+                events.push(match open.args.put(piece) {
+                    Some(value) => Event::Delta { index, delta: Delta::ArgsAt { path, value } },
+                    None => Event::Alien(piece.json()),
+                });
+            }
+        }
+        if !goes_on {
+            self.close(events);
+        }
+        true
+    }
+
+    fn next_index(&self) -> u32 {
+        u32::try_from(self.items.len()).unwrap_or(u32::MAX)
+    }
+
+    fn item(&self, part: &Json, is_assembled: bool) -> Item {
+        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+        reader.prefix_ids_with(self.id.as_deref());
+        let tree = part.tree();
+        let place = Place { message: 0, part: self.next_index() };
+        let mut item = reader.part(place, Role::Assistant, tree.root(), None);
+        if let Some(native) = &mut item.native {
+            native.assembled = is_assembled;
+        }
+        item
+    }
+
+    /// Ends the open part.
+    fn close(&mut self, events: &mut Vec<Event>) {
+        let item = match self.open.take() {
+            Some(Open::Text(open)) if open.is_joined => self.item(&open.assemble(), true),
+            Some(Open::Text(open)) => self.item(&open.first, false),
+            Some(Open::Call(open)) => self.item(&open.assemble(), true),
+            None => return,
+        };
+        self.closed(item, events);
+    }
+
+    fn closed(&mut self, item: Item, events: &mut Vec<Event>) {
+        let index = self.next_index();
+        self.items.push(item.clone());
+        events.push(Event::Closed { index, item: Box::new(item) });
+    }
+
+    /// What the whole answer would have said besides its parts.
+    fn extras(&mut self) -> Vec<(Name, Json)> {
+        let mut extras = std::mem::take(&mut self.extras);
+        let usage = extras.iter_mut().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
+        if let Some((_, usage)) = usage.filter(|_| !self.counts.is_empty()) {
+            *usage = json::object(|o| put_all(o, &self.counts));
+        }
+        if !self.candidate.is_empty() || !self.items.is_empty() {
+            let candidates = json::array(|a| {
+                a.object(|o| {
+                    o.object("content", |o| {
+                        o.string("role", "model");
+                    });
+                    put_all(o, &self.candidate);
+                });
+            });
+            extras.insert(0, (Name::from("candidates"), candidates));
+        }
+        extras
+    }
+}
+
+fn put_all(o: &mut json::Object<'_>, members: &[(Name, Json)]) {
+    for (key, value) in members {
+        o.raw(key, value);
+    }
+}
+
+impl OpenText {
+    fn assemble(&self) -> Json {
+        if self.is_thought {
+            encode::reply::thought_part(&self.text)
+        } else {
+            encode::parts::text_part(&self.text)
+        }
+    }
+}
+
+impl OpenCall {
+    /// The part as it began, with its arguments.
+    fn assemble(&self) -> Json {
+        let tree = self.first.tree();
+        let Some((key, call)) = wire::member(tree.root(), "functionCall") else {
+            return self.first.clone();
+        };
+        let spelled =
+            |name: &str| wire::member(call, name).map(|(key, _)| Cow::Owned(key.into_owned()));
+        let mut changes: Vec<(Cow<'static, str>, Option<Json>)> =
+            vec![(Cow::Borrowed("args"), Some(self.args.json()))];
+        let passing = ["partialArgs", "willContinue"];
+        changes.extend(passing.into_iter().filter_map(spelled).map(|key| (key, None)));
+        let call = draft::edited(Some(&call.json()), &changes);
+        let mut changes = vec![(Cow::Owned(key.into_owned()), Some(call))];
+        if let Some(signature) = &self.signature {
+            changes.push((Cow::Borrowed("thoughtSignature"), Some(signature.clone())));
+        }
+        draft::edited(Some(&self.first), &changes)
+    }
+}
+
+/// The text of a part that is nothing else, and whether it is thought.
+fn bare_text(part: Node<'_>) -> Option<(bool, Node<'_>)> {
+    let (kind, text) = Kind::of(part);
+    let is_bare = part.members().all(|(key, _)| key.is("text") || key.is("thought"));
+    match kind {
+        Kind::Text if is_bare => Some((false, text)),
+        Kind::Thought if is_bare && text.is_string() => Some((true, text)),
+        _ => None,
+    }
+}
+
+fn text_delta(is_thought: bool, text: Name) -> Delta {
+    if is_thought { Delta::Thought(text) } else { Delta::Text(text) }
+}
+
+/// What a part that came whole says at once.
+fn spoken(body: &Body) -> Option<Delta> {
+    match body {
+        Body::Text(text) if !text.is_empty() => Some(Delta::Text(Arc::clone(text))),
+        Body::Thought(thought) if !thought.content.is_empty() => {
+            Some(Delta::Thought(Arc::clone(&thought.content)))
+        }
+        Body::Call(call) => Some(Delta::Args(Name::from(call.args.as_str()))),
+        Body::Text(_)
+        | Body::Thought(_)
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    }
+}
+
+/// Notes a member: a later value replaces an earlier one in its place.
+fn note(known: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
+    match known.iter_mut().find(|(known, _)| key.is(known)) {
+        Some((_, known)) => *known = value.json(),
+        None => known.push((key.name().unwrap_or_default(), value.json())),
+    }
+}
+
+impl Decoder for ChunkDecoder {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
+        let tree = Tree::parse(frame.data.clone())?;
+        let root = tree.root();
+        if let Some(failure) = decode::failure(root, &frame.data) {
+            return Ok(vec![Event::Failed(failure)]);
+        }
+        let is_chunk = ["candidates", "promptFeedback", "usageMetadata"]
+            .iter()
+            .any(|name| wire::get(root, name).is_some());
+        Ok(if is_chunk { self.chunk(root) } else { vec![Event::Alien(root.json())] })
+    }
+
+    fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
+        let mut events = Vec::new();
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Ok(events);
+        }
+        let is_cut = self.reason.is_none() && self.blocked.is_none();
+        if is_cut {
+            // What is still open never closes; it is only kept for its readers.
+            self.close(&mut Vec::new());
+        } else {
+            self.close(&mut events);
+        }
+        let extras = self.extras();
+        let mut items = std::mem::take(&mut self.items);
+        let has_calls = decode::has_calls(&items);
+        let stop = wire::stop(self.reason.as_deref(), self.blocked.take(), has_calls);
+        if stop == Stop::Cut {
+            items.iter_mut().for_each(decode::spoil);
+        }
+        events.push(Event::Ended(Box::new(Reply {
+            id: self.id.clone(),
+            items,
+            stop,
+            usage: self.usage,
+            origin: Arc::clone(&self.origin),
+            extras,
+        })));
+        Ok(events)
+    }
+}

@@ -1,0 +1,126 @@
+//! The settings, tools and remaining members of a request, read.
+
+use std::sync::Arc;
+
+use throughline_core::{
+    Choice, Envelope, Extra, Name, NativeReasoning, Node, Output, Settings, Side, Tool, Wire,
+};
+
+use crate::draft;
+
+const WIRE: Wire = Wire::OPENAI_RESPONSES;
+
+/// The members that fields of the Call speak for.
+const KNOWN: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "stream",
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "tool_choice",
+    "parallel_tool_calls",
+    "previous_response_id",
+];
+
+/// Members of which fields of the Call speak for some members only.
+const KNOWN_INSIDE: &[(&str, &[&str])] =
+    &[("reasoning", &["effort", "summary", "generate_summary"]), ("text", &["format"])];
+
+/// The members that no field of the Call speaks for.
+pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
+    let is_extra = |(key, value): &(Node<'_>, Node<'_>)| {
+        let inside = KNOWN_INSIDE.iter().find(|(known, _)| key.is(known));
+        match inside {
+            Some((_, known)) => {
+                !value.is_object()
+                    || value.members().any(|(key, _)| !known.iter().any(|known| key.is(known)))
+            }
+            None => !KNOWN.iter().any(|known| key.is(known)),
+        }
+    };
+    let extra = |(key, value): (Node<'_>, Node<'_>)| Extra {
+        wire: Some(WIRE),
+        key: key.name().unwrap_or_default(),
+        value: value.json(),
+    };
+    root.members().filter(is_extra).map(extra).collect()
+}
+
+pub(super) fn tools(tools: Node<'_>) -> Vec<Tool> {
+    let elements: Vec<_> = tools.elements().collect();
+    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
+    let tool = |node: Node<'_>| {
+        let kind = node.text_of("type");
+        let is_ours = matches!(kind.as_deref(), Some("function" | "custom") | None);
+        let name = node.name_of("name").or_else(|| node.name_of("server_label"));
+        Tool {
+            name: name.or_else(|| kind.as_deref().map(Name::from)).unwrap_or_default(),
+            description: node.name_of("description"),
+            schema: node.present("parameters").map(Node::json),
+            hosted: !is_ours,
+            native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+        }
+    };
+    elements.into_iter().map(tool).collect()
+}
+
+pub(super) fn settings(root: Node<'_>) -> Settings {
+    let raw = |key: &str| root.present(key).map(Node::json);
+    Settings {
+        max_tokens: root.get("max_output_tokens").and_then(Node::u64),
+        temperature: raw("temperature"),
+        top_p: raw("top_p"),
+        top_k: None,
+        stop: Vec::new(),
+        choice: root.present("tool_choice").map(choice),
+        parallel: root.get("parallel_tool_calls").and_then(Node::bool),
+        reasoning: root.present("reasoning").and_then(reasoning),
+        output: root.at("/text/format").and_then(output),
+    }
+}
+
+fn choice(choice: Node<'_>) -> Choice {
+    if let Some(word) = choice.text() {
+        return match &*word {
+            "auto" => Choice::Auto,
+            "none" => Choice::None,
+            "required" => Choice::Any,
+            _ => Choice::Other(choice.json()),
+        };
+    }
+    let is_function = choice.get("type").is_some_and(|kind| kind.is("function"));
+    match choice.name_of("name").filter(|_| is_function) {
+        Some(name) => Choice::Tool(name),
+        None => Choice::Other(choice.json()),
+    }
+}
+
+fn reasoning(reasoning: Node<'_>) -> Option<NativeReasoning> {
+    let effort = reasoning.name_of("effort");
+    let summary = reasoning.present("summary").or_else(|| reasoning.present("generate_summary"));
+    if effort.is_none() && summary.is_none() {
+        return None;
+    }
+    Some(NativeReasoning {
+        enabled: effort.as_deref().map(|effort| effort != "none"),
+        effort,
+        budget_tokens: None,
+        include_thoughts: summary.map(|_| true),
+        provider_extras: Vec::new(),
+    })
+}
+
+fn output(format: Node<'_>) -> Option<Output> {
+    match &*format.text_of("type")? {
+        "json_object" => Some(Output::Json),
+        "json_schema" => Some(Output::Schema {
+            name: format.name_of("name"),
+            schema: format.get("schema")?.json(),
+            strict: format.get("strict").and_then(Node::bool),
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! The parts of a message's content, written.
+
+use throughline_core::{Json, Media, Role, Target, json};
+
+use crate::responses::wire::CONTENT;
+
+/// A message of these parts. A single text is said as a string, as most clients do.
+pub(super) fn message(role: Role, parts: &[Json]) -> Json {
+    let word = match role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "assistant",
+    };
+    let only = match parts {
+        [only] => only.tree().root().get("text").map(throughline_core::Node::json),
+        [] | [_, _, ..] => None,
+    };
+    json::object(|o| {
+        o.string("role", word);
+        match &only {
+            Some(text) => o.raw(CONTENT, text),
+            None => o.raw(CONTENT, &json::array_of(parts)),
+        };
+    })
+}
+
+/// A text: what a model said is output.
+pub(super) fn text(role: Role, text: &str) -> Json {
+    let kind = if role == Role::Assistant { "output_text" } else { "input_text" };
+    json::object(|o| {
+        o.string("type", kind).string("text", text);
+    })
+}
+
+/// Whether the target can find a medium that is only referred to.
+pub(super) fn is_found(media: &Media, target: &Target) -> bool {
+    match media {
+        Media::Inline { .. } | Media::Remote { owner: None, .. } => true,
+        Media::Remote { owner: Some(owner), .. } => {
+            let reader = &target.origin;
+            owner.provider == reader.provider
+                && owner.endpoint == reader.endpoint
+                && owner.account == reader.account
+        }
+    }
+}
+
+/// A picture or document. Nothing where this wire cannot say it; what a model said holds neither.
+pub(super) fn media(role: Role, media: &Media, target: &Target) -> Option<Json> {
+    if role == Role::Assistant || !is_found(media, target) {
+        return None;
+    }
+    let is_image = |mime: &str| mime.starts_with("image/");
+    match media {
+        Media::Inline { mime, base64 } => {
+            let uri = format!("data:{mime};base64,{}", std::str::from_utf8(base64).ok()?);
+            if is_image(mime) {
+                return Some(image("image_url", &uri));
+            }
+            let extension = match &**mime {
+                "application/pdf" => "pdf",
+                "text/plain" => "txt",
+                "text/csv" => "csv",
+                "text/markdown" => "md",
+                "text/html" => "html",
+                "application/json" => "json",
+                _ => return None,
+            };
+            Some(json::object(|o| {
+                o.string("type", "input_file").string("filename", &format!("file.{extension}"));
+                o.string("file_data", &uri);
+            }))
+        }
+        Media::Remote { mime, uri, owner: None } => match mime.as_deref() {
+            Some(mime) if !is_image(mime) => Some(file("file_url", uri)),
+            Some(_) | None => Some(image("image_url", uri)),
+        },
+        Media::Remote { mime, uri, owner: Some(_) } => match mime.as_deref() {
+            Some(mime) if is_image(mime) => Some(image("file_id", uri)),
+            Some(_) | None => Some(file("file_id", uri)),
+        },
+    }
+}
+
+fn image(key: &str, value: &str) -> Json {
+    json::object(|o| {
+        o.string("type", "input_image").string(key, value);
+    })
+}
+
+fn file(key: &str, value: &str) -> Json {
+    json::object(|o| {
+        o.string("type", "input_file").string(key, value);
+    })
+}

@@ -1,0 +1,152 @@
+//! Replies, written as whole responses.
+
+use std::borrow::Cow;
+
+use throughline_core::{Body, Item, Json, Origin, Reply, Role, json};
+
+use crate::draft;
+use crate::responses::encode::{WIRE, envelope, groups, parts, whole};
+use crate::responses::wire::{self, CONTENT};
+
+/// Writes a whole response.
+pub(in crate::responses) fn reply(reply: &Reply) -> Json {
+    let output = json::array(|a| {
+        for element in outputs(reply) {
+            a.raw(&element);
+        }
+    });
+    let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
+    let Some(extras) = own.filter(|extras| !extras.is_empty()) else {
+        let (status, reason) = wire::stop_words(&reply.stop);
+        let id = shown_id(reply.id.as_deref(), &reply.origin);
+        return skeleton(id, &reply.origin.answered, (status, reason), |o| {
+            o.raw("output", &output).raw("usage", &wire::usage_json(&reply.usage));
+        });
+    };
+    json::object(|o| {
+        // `output` stands where OpenAI puts it: behind the model.
+        let has_model = extras.iter().any(|(key, _)| &**key == "model");
+        for (key, value) in extras {
+            o.raw(key, value);
+            if &**key == "model" {
+                o.raw("output", &output);
+            }
+        }
+        if !has_model {
+            o.raw("output", &output);
+        }
+    })
+}
+
+/// The id under which a response goes out: clients of this wire look for one, whoever answered.
+pub(in crate::responses) fn shown_id<'a>(id: Option<&'a str>, origin: &Origin) -> Option<&'a str> {
+    id.or((origin.wire != WIRE).then_some("resp"))
+}
+
+/// The members that every response has, with `fill` saying what the model said and what it cost.
+pub(in crate::responses) fn skeleton(
+    id: Option<&str>,
+    model: &str,
+    (status, reason): (&str, Option<&str>),
+    fill: impl FnOnce(&mut json::Object<'_>),
+) -> Json {
+    json::object(|o| {
+        o.maybe_string("id", id).string("object", "response");
+        o.number("created_at", 0).string("status", status).null("error");
+        match reason {
+            Some(reason) => o.object("incomplete_details", |o| {
+                o.string("reason", reason);
+            }),
+            None => o.null("incomplete_details"),
+        };
+        o.null("instructions").object("metadata", |_| {}).string("model", model);
+        o.bool("parallel_tool_calls", true).null("temperature").string("tool_choice", "auto");
+        o.array("tools", |_| {}).null("top_p");
+        fill(o);
+    })
+}
+
+fn outputs(reply: &Reply) -> Vec<Json> {
+    let mut outputs: Vec<Json> = Vec::new();
+    for group in groups(&reply.items) {
+        let made = |at: usize, kind: &str| made_id(kind, reply.id.as_deref(), at);
+        if group.iter().any(|item| item.native_on(&WIRE).is_some()) {
+            let at = outputs.len();
+            outputs.extend(output(&group, |kind| made(at, kind)));
+            continue;
+        }
+        // Parts of another wire's message are messages of their own, as they are in a stream.
+        for item in group {
+            let at = outputs.len();
+            outputs.extend(output(&[item], |kind| made(at, kind)));
+        }
+    }
+    outputs
+}
+
+/// The id of an element that another wire said: the same in a stream and in a whole response.
+pub(in crate::responses) fn made_id(kind: &str, reply: Option<&str>, at: usize) -> String {
+    format!("{kind}_{}_{at}", reply.unwrap_or("reply"))
+}
+
+/// An element of a response. Another wire's thought is shown to its reader; only this wire's is sealed.
+pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> String) -> Option<Json> {
+    if let Some((json, _)) = whole(group) {
+        return Some(json.clone());
+    }
+    let first = group.first()?;
+    if let Some(native) = group.iter().find_map(|item| item.native_on(&WIRE)) {
+        if native.slot != CONTENT {
+            return Some(native.json.clone());
+        }
+        let base = group.iter().find_map(|item| envelope(item))?;
+        let said = json::array(|a| {
+            for item in group {
+                match (item.native_on(&WIRE), item.visible()) {
+                    (Some(native), _) => a.raw(&native.json),
+                    (None, Some(text)) => a.raw(&output_text(text)),
+                    (None, None) => a,
+                };
+            }
+        });
+        return Some(draft::edited(Some(&base.json), &[(Cow::Borrowed(CONTENT), Some(said))]));
+    }
+    match &first.body {
+        Body::Text(text) | Body::Summary { text, .. } => Some(json::object(|o| {
+            o.string("id", &made("msg")).string("type", "message").string("status", "completed");
+            o.string("role", "assistant").array(CONTENT, |a| {
+                a.raw(&output_text(text));
+            });
+        })),
+        Body::Thought(thought) => Some(json::object(|o| {
+            o.string("id", &made("rs")).string("type", "reasoning").array("summary", |a| {
+                if !thought.content.is_empty() {
+                    a.object(|o| {
+                        o.string("type", "summary_text").string("text", &thought.content);
+                    });
+                }
+            });
+        })),
+        Body::Call(call) => Some(json::object(|o| {
+            let args = call.args.tree();
+            let text = args.root().text().filter(|_| call.custom);
+            let (kind, prefix) =
+                if text.is_some() { ("custom_tool_call", "ctc") } else { ("function_call", "fc") };
+            o.string("id", &made(prefix)).string("type", kind).string("status", "completed");
+            o.string("call_id", &call.id.0).string("name", &call.name);
+            match text {
+                Some(text) => o.string("input", &text),
+                None => o.string("arguments", call.args.as_str()),
+            };
+        })),
+        Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
+            None
+        }
+    }
+}
+
+fn output_text(text: &str) -> Json {
+    let plain = parts::text(Role::Assistant, text);
+    let empty = json::array(|_| {});
+    draft::edited(Some(&plain), &[(Cow::Borrowed("annotations"), Some(empty))])
+}
