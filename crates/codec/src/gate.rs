@@ -1,7 +1,8 @@
 //! Who may have what: Seals go to their owner only, and a caller's thought goes where its policy says.
 
 use throughline_core::{
-    Call, Did, Digest, Fate, How, Item, Json, Judgement, SIDE_CHANNEL, Target, Thought, Why, json,
+    Body, Call, Did, Digest, Fate, How, Item, Json, Judgement, SIDE_CHANNEL, Target, Thought, Why,
+    json,
 };
 
 use crate::draft::Draft;
@@ -22,6 +23,9 @@ pub(crate) fn refusal(seals: &[Did]) -> Option<Why> {
 
 /// Why a part that this wire cannot say has to stay behind.
 pub(crate) fn why_left(item: &Item, target: &Target) -> Why {
+    if matches!(&item.body, Body::Thought(thought) if !thought.whole) {
+        return Why::Cut;
+    }
     match &item.origin {
         Some(origin)
             if origin.provider != target.origin.provider

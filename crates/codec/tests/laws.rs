@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use throughline_codec::{Asked, CODECS, Codec, Framing, StreamEncoder, events_of};
 use throughline_core::{
-    Body, Call, Event, Item, Json, Node, Reply, Request, Role, Stop, Target, Tree,
+    Body, Call, Event, Item, Json, Node, Reply, Request, Role, Stop, Target, Tree, Wire,
 };
 use throughline_testkit::{chunks, figure, proptest_config, recordings, split, workspace_root};
 
@@ -348,8 +348,24 @@ fn law_5_a_reply_survives_its_own_response() {
         let body = sample.codec.encode_reply(&reply).unwrap();
         let again = sample.codec.decode_reply(&body, &sample.asked);
         let again = again.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
-        same_reply(&again, &reply, &sample.name);
+        if sample.codec.wire() == Wire::OPENAI_CHAT {
+            // A chat message has a slot for each kind of part, so a whole one cannot tell in which order they came.
+            same_reply(&by_slot(again), &by_slot(reply), &sample.name);
+        } else {
+            same_reply(&again, &reply, &sample.name);
+        }
     }
+}
+
+/// The Reply with its Items in the order of the slots, and its texts as one.
+fn by_slot(mut reply: Reply) -> Reply {
+    let (texts, mut others): (Vec<_>, Vec<_>) =
+        reply.items.into_iter().partition(|item| matches!(item.body, Body::Text(_)));
+    let said: String = texts.iter().filter_map(|item| item.visible()).collect();
+    others.sort_by_key(|item| matches!(item.body, Body::Call(_)));
+    others.push(user_text(&said));
+    reply.items = others;
+    reply
 }
 
 /// Equal in everything that a reader can tell: what was said, sealed and where, in which order, and how it ended.

@@ -27,7 +27,26 @@ use throughline_testkit::{Exchange, Recording, captures, figure, recordings, ski
 
 /// Differences between what we would send and what the recorded client sent, each with its reason. An entry names the
 /// recording and a word of the difference; it must be needed, or the test fails.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] = &[
+    // The client repeats the first call's signature on its sibling; the provider let it pass.
+    (
+        "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls",
+        "/contents/1/parts/1/",
+    ),
+    (
+        "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls",
+        "/contents/1/parts/1/",
+    ),
+    // The client moved an empty text from the end of the turn to before the call.
+    (
+        "llm-gemini--test_gemini--test_tools_with_gemini_3_thought_signatures",
+        "/contents/1/parts/1/",
+    ),
+    // The client merged the streamed text with the signed empty part behind it, which the documentation forbids.
+    ("test_google_model_file_search_grounding_gemini_3-True", "/contents/1/parts/2/"),
+    // The client also returned the unsigned summary of a thought, so that everything behind it stands one place later.
+    ("test_google_model_thinking_part", "/contents/1/parts/1/"),
+];
 
 #[test]
 fn recordings_requests_go_back_as_they_came() {
@@ -226,9 +245,10 @@ fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> Ha
     let earlier = recording.exchanges.iter().take(index);
     let earlier = earlier.filter(|e| e.wire == exchange.wire && e.provider == exchange.provider);
     let replies = earlier.filter_map(|earlier| reply_of(earlier).ok());
-    let items = replies.flat_map(|reply| reply.items);
-    let seals = items.flat_map(|item: Item| item.seals);
-    seals.map(|seal| normal(seal.reveal_to_tenant())).collect()
+    let items: Vec<Item> = replies.flat_map(|reply| reply.items).collect();
+    let seals =
+        items.iter().flat_map(|item| &item.seals).map(|seal| normal(seal.reveal_to_tenant()));
+    seals.collect()
 }
 
 fn sealed_strings(tree: &Tree, issued: &HashSet<Vec<u8>>) -> HashMap<String, Vec<u8>> {

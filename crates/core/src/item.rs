@@ -46,6 +46,17 @@ impl Item {
         self.seals.clear();
     }
 
+    /// Notes that the stream was cut: what came can be read, and can never be replayed.
+    pub fn cut_off(&mut self) {
+        if let Body::Thought(thought) = &mut self.body {
+            thought.whole = false;
+        }
+        if !self.seals.is_empty() {
+            self.seals.clear();
+            self.native = None;
+        }
+    }
+
     /// What the given wire said, if this Item came from it.
     pub fn native_on(&self, wire: &Wire) -> Option<&Native> {
         self.native.as_ref().filter(|native| native.wire == *wire)

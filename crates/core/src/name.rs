@@ -58,24 +58,58 @@ pub struct CallId(pub Name);
 impl ItemId {
     /// The id of an Item that has no other name than its place: `2.0`, after the name of the reply that it is part of.
     pub fn at(reply: &str, place: crate::item::Place) -> Self {
-        let mut text = String::with_capacity(reply.len() + 12);
-        text.push_str(reply);
-        if !reply.is_empty() {
-            text.push('.');
+        // Every Item of every request has an id, so it is put together without a detour over the heap.
+        let mut digits = Digits::default();
+        digits.push(place.part);
+        digits.push_dot();
+        digits.push(place.message);
+        if reply.is_empty() {
+            return Self(Name::from(digits.as_str()));
         }
-        push_number(&mut text, place.message);
-        text.push('.');
-        push_number(&mut text, place.part);
-        Self(Name::from(text))
+        Self(Name::from([reply, ".", digits.as_str()].concat()))
     }
 }
 
-/// Without the machinery of formatting: every Item of every request has an id.
-fn push_number(text: &mut String, number: u32) {
-    if number >= 10 {
-        push_number(text, number / 10);
+/// Numbers with dots between them, written from the right.
+struct Digits {
+    text: [u8; 24],
+    start: usize,
+}
+
+impl Default for Digits {
+    fn default() -> Self {
+        Self { text: [0; 24], start: 24 }
     }
-    text.push(char::from(b'0' + u8::try_from(number % 10).unwrap_or_default()));
+}
+
+impl Digits {
+    fn put(&mut self, byte: u8) {
+        self.start = self.start.saturating_sub(1);
+        if let Some(place) = self.text.get_mut(self.start) {
+            *place = byte;
+        }
+    }
+
+    fn push(&mut self, mut number: u32) {
+        loop {
+            self.put(b'0' + u8::try_from(number % 10).unwrap_or_default());
+            number /= 10;
+            if number == 0 {
+                return;
+            }
+        }
+    }
+
+    fn push_dot(&mut self) {
+        self.put(b'.');
+    }
+
+    fn as_str(&self) -> &str {
+        self.text
+            .get(self.start..)
+            .and_then(|text| std::str::from_utf8(text).ok())
+            .unwrap_or_default()
+    }
 }
 
 macro_rules! text_id {

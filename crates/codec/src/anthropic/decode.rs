@@ -41,6 +41,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
     let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
     let mut call = Call::new(asked.target.clone());
+    call.items.reserve(2 * messages.elements().count());
     for (index, message) in messages.elements().enumerate() {
         if !message.is_object() {
             return Err(shape(&format!("messages.{index}"), "must be an object"));

@@ -158,7 +158,7 @@ impl MessageDecoder {
             native.assembled = true;
         }
         if !is_whole {
-            spoil(&mut item);
+            item.cut_off();
         }
         item
     }
@@ -194,7 +194,7 @@ impl MessageDecoder {
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.place);
         if stop == Stop::Cut {
-            items.iter_mut().for_each(spoil);
+            items.iter_mut().for_each(Item::cut_off);
         }
         vec![Event::Ended(Box::new(Reply {
             id: self.id.clone(),
@@ -204,14 +204,6 @@ impl MessageDecoder {
             origin: Arc::clone(&self.origin),
             extras: std::mem::take(&mut self.extras),
         }))]
-    }
-}
-
-/// What was cut off can be read and never be replayed.
-fn spoil(item: &mut Item) {
-    item.seals.clear();
-    if let Body::Thought(thought) = &mut item.body {
-        thought.whole = false;
     }
 }
 

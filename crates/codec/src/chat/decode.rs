@@ -28,6 +28,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
     let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
     let mut call = Call::new(asked.target.clone());
+    call.items.reserve(2 * messages.elements().count());
     for (index, message) in messages.elements().enumerate() {
         if !message.is_object() {
             return Err(shape(&format!("messages[{index}]"), "must be an object"));
@@ -111,7 +112,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let origin = asked.origin(root.text_of("model").as_deref(), routed(root));
     let id = root.name_of("id").filter(|id| !id.is_empty());
     let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
-    reader.prefix_ids_with(id.as_deref());
+    reader.prefix_ids_with(id.as_ref());
     let mut items = Vec::new();
     reader.message(0, message, &mut items);
     items.retain(|item| !is_whole_message(item));

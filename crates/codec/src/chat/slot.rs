@@ -20,7 +20,13 @@ pub(super) const EXTRA_CONTENT: &str = "extra_content";
 
 /// The place at `position` of a list.
 pub(super) fn at(member: &str, position: usize) -> Label {
-    Label::Owned(format!("{member}/{position}"))
+    // Most lists have one entry, whose slot needs no memory of its own.
+    match (member, position) {
+        (CONTENT, 0) => Label::Borrowed("content/0"),
+        (DETAILS, 0) => Label::Borrowed("reasoning_details/0"),
+        (CALLS, 0) => Label::Borrowed("tool_calls/0"),
+        (member, position) => Label::Owned(format!("{member}/{position}")),
+    }
 }
 
 /// The slot of a string that several fields hold alike, whatever the order in which they came.

@@ -400,7 +400,7 @@ impl ChunkDecoder {
     /// The Item that a part is, as far as it has come.
     fn item(&self, part: &OpenPart) -> Item {
         let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
-        reader.prefix_ids_with(self.id.as_deref());
+        reader.prefix_ids_with(self.id.as_ref());
         let place = Place { message: 0, part: part.index };
         let mut item = match &part.kind {
             Kind::Tagged { raw, inner, is_whole } => reader.tagged(place, raw, inner, *is_whole),
@@ -445,7 +445,7 @@ impl ChunkDecoder {
         message::lead_calls(&mut items);
         let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
         let stop = if is_cut {
-            items.iter_mut().for_each(spoil);
+            items.iter_mut().for_each(Item::cut_off);
             Stop::Cut
         } else {
             wire::stop(self.reason.as_deref(), self.sequence.take(), has_calls)
@@ -459,14 +459,6 @@ impl ChunkDecoder {
             extras: std::mem::take(&mut self.extras),
         })));
         events
-    }
-}
-
-/// What was cut off can be read and never be replayed.
-fn spoil(item: &mut Item) {
-    item.seals.clear();
-    if let Body::Thought(thought) = &mut item.body {
-        thought.whole = false;
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, Hosted, Item, Json, Media, Name, Native, Node, Origin,
-    Outcome, Part, Place, ReasoningFormat, Reply, Request, Role, Side, Stop, Thought, ThoughtKind,
-    ToolCall, ToolResult, Tree, Wire, json,
+    Body, Call, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Media, Name, Native, Node,
+    Origin, Outcome, Part, Place, ReasoningFormat, Reply, Request, Role, Side, Stop, Thought,
+    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
 };
 
 use crate::calls::Calls;
@@ -33,6 +33,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     let contents = contents.ok_or_else(|| shape("contents", "must be a list of contents"))?;
     let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
     let mut call = Call::new(asked.target.clone());
+    call.items.reserve(2 * contents.elements().count());
     for (index, content) in contents.elements().enumerate() {
         if !content.is_object() {
             return Err(shape(&format!("contents[{index}]"), "must be an object"));
@@ -83,7 +84,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let id = wire::name_of(root, "responseId");
     let origin = asked.origin(wire::name_of(root, "modelVersion").as_deref(), None);
     let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
-    reader.prefix_ids_with(id.as_deref());
+    reader.prefix_ids_with(id.as_ref());
     let candidate = candidates.and_then(|candidates| candidates.elements().next());
     let parts = candidate.and_then(|candidate| candidate.at("/content/parts"));
     let mut items: Vec<Item> = parts
@@ -96,7 +97,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let blocked = feedback.and_then(|feedback| wire::name_of(feedback, "blockReason"));
     let stop = wire::stop(reason.as_deref(), blocked, has_calls(&items));
     if stop == Stop::Cut {
-        items.iter_mut().for_each(spoil);
+        items.iter_mut().for_each(Item::cut_off);
     }
     let usage = usage.map(wire::usage).unwrap_or_default();
     let extra = |(key, value): (Node<'_>, Node<'_>)| {
@@ -140,17 +141,6 @@ pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
     Some(Failure { status, kind: error.name_of("status"), message, body: body.clone() })
 }
 
-/// What was cut off can be read and never be replayed.
-pub(super) fn spoil(item: &mut Item) {
-    if let Some(native) = item.native.as_mut().filter(|_| !item.seals.is_empty()) {
-        native.json = wire::signed_with(&native.json, None);
-    }
-    item.seals.clear();
-    if let Body::Thought(thought) = &mut item.body {
-        thought.whole = false;
-    }
-}
-
 /// Reads parts. The same for both sides; only what is said of their origin differs.
 pub(super) struct Reader<'a> {
     asked: &'a Asked,
@@ -159,18 +149,18 @@ pub(super) struct Reader<'a> {
     calls: Calls,
     /// The ids that calls had on the wire. Some clients name their answers and not the calls.
     named: HashSet<Name>,
-    id_prefix: String,
+    reply: Name,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        let (calls, named, id_prefix) = (Calls::default(), HashSet::new(), String::new());
-        Self { asked, origin, side, calls, named, id_prefix }
+        let (calls, named, reply) = (Calls::default(), HashSet::new(), Name::default());
+        Self { asked, origin, side, calls, named, reply }
     }
 
     /// Item ids of a reply begin with the reply's.
-    pub(super) fn prefix_ids_with(&mut self, reply: Option<&str>) {
-        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
+        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
     fn content(&mut self, index: usize, content: Node<'_>, items: &mut Vec<Item>) {
@@ -218,8 +208,8 @@ impl<'a> Reader<'a> {
         item
     }
 
-    fn id_at(&self, place: Place) -> String {
-        format!("{}{}.{}", self.id_prefix, place.message, place.part)
+    fn id_at(&self, place: Place) -> ItemId {
+        ItemId::at(&self.reply, place)
     }
 
     pub(super) fn part(
@@ -274,7 +264,7 @@ impl<'a> Reader<'a> {
         // A reply's places all begin at 0, so that its nameless calls are named after it.
         let made = match self.side {
             Side::Request => None,
-            Side::Response => Some(Name::from(self.id_at(place))),
+            Side::Response => Some(self.id_at(place).0),
         };
         let id = self.calls.open(wire_id.as_ref().or(made.as_ref()), &name, place);
         let args = call.get("args").filter(|args| !args.is_null());

@@ -221,7 +221,7 @@ impl ChunkDecoder {
 
     fn item(&self, part: &Json, is_assembled: bool) -> Item {
         let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
-        reader.prefix_ids_with(self.id.as_deref());
+        reader.prefix_ids_with(self.id.as_ref());
         let tree = part.tree();
         let place = Place { message: 0, part: self.next_index() };
         let mut item = reader.part(place, Role::Assistant, tree.root(), None);
@@ -380,7 +380,7 @@ impl Decoder for ChunkDecoder {
         let has_calls = decode::has_calls(&items);
         let stop = wire::stop(self.reason.as_deref(), self.blocked.take(), has_calls);
         if stop == Stop::Cut {
-            items.iter_mut().for_each(decode::spoil);
+            items.iter_mut().for_each(Item::cut_off);
         }
         events.push(Event::Ended(Box::new(Reply {
             id: self.id.clone(),

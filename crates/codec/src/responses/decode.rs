@@ -75,7 +75,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let origin = asked.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
     let mut reader = Reader::new(asked.clone(), Arc::clone(&origin), Side::Response);
-    reader.prefix_ids_with(id.as_deref());
+    reader.prefix_ids_with(id.as_ref());
     let mut items = Vec::new();
     for (index, element) in output.elements().enumerate() {
         reader.output(index, element, &mut items);
@@ -113,7 +113,7 @@ pub(super) struct Reader {
     origin: Arc<Origin>,
     side: Side,
     calls: Calls,
-    id_prefix: String,
+    reply: Name,
     /// What the elements said, as far as why the response ended depends on it.
     pub(super) signs: Signs,
 }
@@ -121,16 +121,16 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(asked: Asked, origin: Arc<Origin>, side: Side) -> Self {
         let (calls, signs) = (Calls::default(), Signs::default());
-        Self { asked, origin, side, calls, id_prefix: String::new(), signs }
+        Self { asked, origin, side, calls, reply: Name::default(), signs }
     }
 
     /// Item ids of a reply begin with the reply's.
-    pub(super) fn prefix_ids_with(&mut self, reply: Option<&str>) {
-        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
+        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
     fn id_of(&self, place: Place) -> ItemId {
-        format!("{}{}.{}", self.id_prefix, place.message, place.part).into()
+        ItemId::at(&self.reply, place)
     }
 
     /// Reads an element of a response. Reasoning leads to whatever stands next, which a stream tells only later.

@@ -70,7 +70,7 @@ impl ResponseDecoder {
         self.origin = self.asked.origin(response.text_of("model").as_deref(), None);
         let origin = Arc::clone(&self.origin);
         self.reader = Reader::new(self.asked.clone(), Arc::clone(&origin), Side::Response);
-        self.reader.prefix_ids_with(self.id.as_deref());
+        self.reader.prefix_ids_with(self.id.as_ref());
         vec![Event::Began { id: self.id.clone(), origin }]
     }
 
@@ -238,7 +238,7 @@ impl ResponseDecoder {
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.place);
         if stop == Stop::Cut {
-            items.iter_mut().for_each(spoil);
+            items.iter_mut().for_each(Item::cut_off);
         }
         vec![Event::Ended(Box::new(Reply {
             id: self.id.clone(),
@@ -248,17 +248,6 @@ impl ResponseDecoder {
             origin: Arc::clone(&self.origin),
             extras: std::mem::take(&mut self.extras),
         }))]
-    }
-}
-
-/// What was cut off can be read and never be replayed.
-fn spoil(item: &mut Item) {
-    if !item.seals.is_empty() {
-        item.seals.clear();
-        item.native = None;
-    }
-    if let Body::Thought(thought) = &mut item.body {
-        thought.whole = false;
     }
 }
 

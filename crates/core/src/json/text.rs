@@ -10,26 +10,28 @@ pub(super) fn unescape(inner: &[u8], escaped: bool) -> Cow<'_, str> {
     if !escaped {
         return Cow::Borrowed(checked(inner));
     }
-    let mut value = Vec::with_capacity(inner.len());
-    unescape_into(inner, &mut value);
-    Cow::Owned(String::from_utf8(value).unwrap_or_default())
+    Cow::Owned(with_unescaped(inner, |value| checked(value).to_owned()))
 }
 
 /// The value of a string as shared text, copied once.
 pub(super) fn shared(inner: &[u8], escaped: bool) -> Arc<str> {
-    thread_local! {
-        /// Where escapes are read: its memory is kept from one string to the next.
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
     if !escaped {
         return Arc::from(checked(inner));
+    }
+    with_unescaped(inner, |value| Arc::from(checked(value)))
+}
+
+/// Reads the escapes of a string into memory that is kept from one string to the next, and hands out the value.
+pub(super) fn with_unescaped<T>(inner: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     SCRATCH.with_borrow_mut(|value| {
         value.clear();
         unescape_into(inner, value);
-        let shared = Arc::from(checked(value));
+        let taken = take(value);
         value.shrink_to(1 << 20);
-        shared
+        taken
     })
 }
 

@@ -151,7 +151,7 @@ impl<'t> Node<'t> {
             return None;
         }
         if entry.escaped {
-            return Some(Bytes::from(text::unescape(self.inner(), true).into_owned()));
+            return Some(text::with_unescaped(self.inner(), Bytes::copy_from_slice));
         }
         Some(self.tree.bytes.slice(entry.start as usize + 1..entry.end as usize - 1))
     }
@@ -166,7 +166,7 @@ impl<'t> Node<'t> {
         let entry = self.entry();
         entry.shape == Shape::String
             && if entry.escaped {
-                text::unescape(self.inner(), true) == value
+                text::with_unescaped(self.inner(), |inner| inner == value.as_bytes())
             } else {
                 self.inner() == value.as_bytes()
             }

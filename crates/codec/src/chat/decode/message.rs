@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Channel, Hosted, Item, Json, Label, Name, Native, Node, Origin, Outcome, Part, Place,
-    ReasoningFormat, Role, Side, Thought, ThoughtKind, ToolCall, ToolResult, Wire, json,
+    Body, Channel, Hosted, Item, ItemId, Json, Label, Name, Native, Node, Origin, Outcome, Part,
+    Place, ReasoningFormat, Role, Side, Thought, ThoughtKind, ToolCall, ToolResult, Wire, json,
 };
 
 use crate::calls::Calls;
@@ -27,7 +27,7 @@ pub(in crate::chat) struct Reader<'a> {
     origin: Arc<Origin>,
     side: Side,
     calls: Calls,
-    id_prefix: String,
+    reply: Name,
 }
 
 /// Where an Item goes: its place, who speaks, and the slot.
@@ -39,12 +39,12 @@ struct At {
 
 impl<'a> Reader<'a> {
     pub(in crate::chat) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        Self { asked, origin, side, calls: Calls::default(), id_prefix: String::new() }
+        Self { asked, origin, side, calls: Calls::default(), reply: Name::default() }
     }
 
     /// Item ids of a reply begin with the reply's.
-    pub(in crate::chat) fn prefix_ids_with(&mut self, reply: Option<&str>) {
-        self.id_prefix = format!("{}.", reply.unwrap_or("reply"));
+    pub(in crate::chat) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
+        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
     /// Cuts a message into its Items. One that says nothing is kept whole.
@@ -149,19 +149,19 @@ impl<'a> Reader<'a> {
         start: usize,
     ) {
         let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
-        let value = text.text().unwrap_or_default();
         let scope = self.tag_scope().filter(|_| role == Role::Assistant);
-        let scope = scope.filter(|_| memchr::memchr(b'<', value.as_bytes()).is_some());
-        let Some(scope) = scope else {
+        // A tag begins with `<`, which a writer may have escaped.
+        let may_tag = |raw: &[u8]| memchr::memchr2(b'<', b'\\', raw).is_some();
+        let Some(scope) = scope.filter(|_| may_tag(text.raw())) else {
             // An assistant's empty text stands for none.
-            if role != Role::Assistant || !value.is_empty() {
+            if role != Role::Assistant || text.raw().len() > 2 {
                 let slot = Label::Borrowed(slot::CONTENT);
                 items.push(self.piece(place(items), role, slot, text));
             }
             return;
         };
         let mut splitter = Splitter::new(scope);
-        let mut pieces = splitter.push(&value);
+        let mut pieces = splitter.push(&text.text().unwrap_or_default());
         pieces.extend(splitter.finish());
         let is_plain = pieces.iter().all(|piece| matches!(piece, Piece::Text(_)));
         if is_plain {
@@ -304,8 +304,7 @@ impl<'a> Reader<'a> {
     }
 
     fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
-        let id = format!("{}{}.{}", self.id_prefix, place.message, place.part);
-        let mut item = Item::new(id, place, role, body);
+        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
@@ -325,8 +324,8 @@ impl<'a> Reader<'a> {
             }
             "images" => media::of_base64(node).map_or(Body::Unknown, Body::Media),
             member if FIELDS.contains(&member) => {
-                let text = node.text().unwrap_or_default();
-                Body::Thought(issued(&text, ThoughtKind::Text, &at.slot))
+                let text = node.name().unwrap_or_default();
+                Body::Thought(issued(text, ThoughtKind::Text, &at.slot))
             }
             _ => Body::Unknown,
         }
@@ -338,7 +337,7 @@ impl<'a> Reader<'a> {
             "thinking" => {
                 let text = chunk_text(part);
                 let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-                let mut thought = issued(&text, kind, THINKING_CHUNK);
+                let mut thought = issued(text, kind, THINKING_CHUNK);
                 thought.whole = part.get("closed").and_then(Node::bool) != Some(false);
                 Body::Thought(thought)
             }
@@ -412,17 +411,16 @@ pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
     }
 }
 
-fn issued(text: &str, kind: ThoughtKind, format: &str) -> Thought {
+fn issued(text: impl Into<Name>, kind: ThoughtKind, format: &str) -> Thought {
     Thought::issued(text, kind, ReasoningFormat::new(format))
 }
 
 fn detail(detail: Node<'_>) -> Body {
-    let text = |key: &str| detail.text_of(key).unwrap_or_default();
-    let (content, kind) = match &*text("type") {
-        "reasoning.text" if text("text").is_empty() => (text("text"), ThoughtKind::Encrypted),
+    let text = |key: &str| detail.name_of(key).unwrap_or_default();
+    let (content, kind) = match &*detail.text_of("type").unwrap_or_default() {
         "reasoning.text" => (text("text"), ThoughtKind::Text),
         "reasoning.summary" => (text("summary"), ThoughtKind::Summary),
-        "reasoning.encrypted" => (std::borrow::Cow::Borrowed(""), ThoughtKind::Encrypted),
+        "reasoning.encrypted" => (Name::default(), ThoughtKind::Encrypted),
         "reasoning.server_tool_call" => {
             return Body::Hosted(Hosted {
                 name: detail.name_of("tool_name").unwrap_or_default(),
@@ -433,8 +431,11 @@ fn detail(detail: Node<'_>) -> Body {
         }
         _ => return Body::Unknown,
     };
+    // Nothing readable: only the signature counts.
+    let is_empty = kind == ThoughtKind::Text && content.is_empty();
+    let kind = if is_empty { ThoughtKind::Encrypted } else { kind };
     let format = detail.text_of("format");
-    let mut thought = issued(&content, kind, format.as_deref().unwrap_or("unknown"));
+    let mut thought = issued(content, kind, format.as_deref().unwrap_or("unknown"));
     thought.index = detail.get("index").and_then(Node::u64);
     Body::Thought(thought)
 }
