@@ -12,7 +12,7 @@ use crate::calls::OutgoingIds;
 use crate::draft::{self, Draft};
 use crate::gate::{self, CallersThought};
 use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
-use crate::gemini::wire::{self, Kind};
+use crate::gemini::wire;
 use crate::gemini::{contract, path, tools};
 use crate::group::{Group, groups};
 use crate::prefix::Prefix;
@@ -300,8 +300,6 @@ impl<'c> Writer<'c> {
         if native.envelope.as_ref().is_some_and(|envelope| envelope.json == native.json) {
             return left(Why::NotOnThisWire);
         }
-        let tree = native.json.tree();
-        let (kind, _) = Kind::of(tree.root());
         match (&item.body, refusal) {
             (Body::Thought(thought), _) if !thought.whole => return left(Why::Cut),
             (Body::Thought(_), Some(why)) => return left(why),
@@ -318,11 +316,7 @@ impl<'c> Writer<'c> {
             }
             (Body::Text(text), Some(why)) if text.is_empty() => return left(why),
             // The provider cannot go on from a step of its own whose signature it cannot read.
-            (_, Some(why))
-                if matches!(kind, Kind::HostedCall | Kind::HostedResult | Kind::Unknown) =>
-            {
-                return left(why);
-            }
+            (Body::Hosted(_) | Body::Unknown, Some(why)) => return left(why),
             _ => {}
         }
         self.note_native_call(item);
@@ -330,10 +324,9 @@ impl<'c> Writer<'c> {
             Side::Request => native.json.clone(),
             Side::Response => wire::project(&native.json),
         };
-        let is_unsealed = seals.is_empty() && !wire::signatures(tree.root()).is_empty();
         let part = match stand_in {
             Some(_) => wire::signed_with(&part, stand_in),
-            None if refusal.is_some() || is_unsealed => wire::signed_with(&part, None),
+            None if refusal.is_some() => wire::signed_with(&part, None),
             None => part,
         };
         let visible = if stand_in.is_some() { Did::Reshaped(How::StandIn) } else { Did::Kept };

@@ -106,14 +106,11 @@ impl<'a> Reader<'a> {
 
     /// The Thoughts of a message: one for each detail, and one for each string that the details do not repeat.
     fn thoughts(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>, start: usize) {
-        let mut readable = String::new();
-        for (position, detail) in
-            message.get(slot::DETAILS).into_iter().flat_map(Node::elements).enumerate()
-        {
+        let details = message.get(slot::DETAILS);
+        for (position, detail) in details.into_iter().flat_map(Node::elements).enumerate() {
             let place = Place::new(index, items.len() - start);
             let item =
                 self.piece(place, Role::Assistant, slot::at(slot::DETAILS, position), detail);
-            readable.push_str(item.visible().unwrap_or_default());
             items.push(item);
         }
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
@@ -128,7 +125,7 @@ impl<'a> Reader<'a> {
             }
         }
         for (fields, value) in strings {
-            if !readable.is_empty() && value.is(&readable) {
+            if details.is_some_and(|details| repeats(value, details)) {
                 for item in items.iter_mut().skip(start) {
                     echo(item, &fields);
                 }
@@ -291,6 +288,9 @@ impl<'a> Reader<'a> {
     }
 
     fn seals(&self, slot: &str, node: Node<'_>) -> Vec<throughline_core::Seal> {
+        if !wire::may_hold_seals(node.raw()) {
+            return Vec::new();
+        }
         let found = sealed::find(node, wire::may_seal).into_iter();
         let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
         found
@@ -378,6 +378,25 @@ impl<'a> Reader<'a> {
             parts,
         })
     }
+}
+
+/// Whether a string says what all the details say together.
+fn repeats(value: Node<'_>, details: Node<'_>) -> bool {
+    let texts = || details.elements().filter_map(readable_of);
+    // Mostly there is one detail, and what repeats it was written by the same hand.
+    match (texts().next(), texts().nth(1)) {
+        (None, _) => false,
+        (Some(one), None) if one.raw() == value.raw() => true,
+        (Some(_), _) => {
+            let readable: String = texts().filter_map(Node::text).collect();
+            !readable.is_empty() && value.is(&readable)
+        }
+    }
+}
+
+/// What can be read of a detail.
+fn readable_of(detail: Node<'_>) -> Option<Node<'_>> {
+    detail.get("text").or_else(|| detail.get("summary")).filter(|text| text.is_string())
 }
 
 /// Notes that these members repeat what an Item's detail says.

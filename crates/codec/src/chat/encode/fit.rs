@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Body, Channel, Digest, Item, Media, Native, Role, Side, Thought, Why};
+use throughline_core::{
+    Body, Channel, Digest, Item, Json, Media, Native, Role, Side, Thought, Why,
+};
 
 use crate::chat::encode::{WIRE, Writer, is_own};
 use crate::chat::{contract, slot};
@@ -30,13 +32,13 @@ impl Writer<'_> {
     /// its owner only.
     pub(super) fn fits(&self, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return true };
-        let tree = native.json.tree();
         match &item.body {
             Body::Call(call) if !call.custom => {
+                let tree = native.json.tree();
                 let arguments = tree.root().at("/function/arguments");
                 arguments.is_none_or(|arguments| arguments.is_string() != self.is_native)
             }
-            Body::Result(_) => tree.root().get("tool_name").is_some() == self.is_native,
+            Body::Result(_) => has_member(&native.json, "tool_name") == self.is_native,
             Body::Media(Media::Remote { owner: Some(owner), .. }) => {
                 let to = &self.call.target.origin;
                 owner.provider == to.provider && owner.endpoint == to.endpoint
@@ -109,4 +111,10 @@ impl Writer<'_> {
             | Channel::Tags => None,
         }
     }
+}
+
+/// Whether an object has that member. Most that lack it do not even hold the word, and answers may be long.
+fn has_member(object: &Json, key: &str) -> bool {
+    memchr::memmem::find(object.bytes(), key.as_bytes()).is_some()
+        && object.tree().root().get(key).is_some()
 }
