@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_core::{CallId, Name, Place};
+use throughline_core::{CallId, CallIds, Name, Place, Target};
 
 /// The calls of one conversation, while it is read.
 #[derive(Default)]
@@ -48,21 +48,47 @@ impl Calls {
 
 /// The ids under which calls go out on a wire that did not name them: safe on every wire, unique in the request,
 /// and dependent only on the Items before.
-#[derive(Default)]
 pub(crate) struct OutgoingIds {
+    style: CallIds,
     taken: Taken,
     latest: HashMap<CallId, Name>,
 }
 
 impl OutgoingIds {
+    /// Ids that the target takes.
+    pub(crate) fn for_target(target: &Target) -> Self {
+        let style = target.provider.dialect.call_ids;
+        Self { style, taken: Taken::default(), latest: HashMap::new() }
+    }
+
+    /// Whether the target takes an id as it is.
+    pub(crate) fn takes(&self, id: &str) -> bool {
+        !id.is_empty()
+            && match self.style {
+                CallIds::Plain => id.len() <= 60 && id.chars().all(is_safe),
+                CallIds::Forty => id.len() <= 40 && id.chars().all(is_safe),
+                CallIds::Nine => id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()),
+            }
+    }
+
     /// The id for a call.
     pub(crate) fn call(&mut self, id: &CallId) -> Name {
-        let safe: String =
-            id.0.chars().map(|c| if is_safe(c) { c } else { '_' }).take(60).collect();
-        let safe = if safe.is_empty() { Name::from("call") } else { Name::from(safe) };
-        let out = self.taken.unique(&safe);
+        let mut out = self.taken.unique(&self.fitted(&id.0));
+        while !self.takes(&out) {
+            // A number behind it made it too long: another digest is another name.
+            out = self.taken.unique(&digest(&out, self.style));
+        }
         self.latest.insert(id.clone(), Arc::clone(&out));
         out
+    }
+
+    /// The id itself where the target takes it, else one that stands for it.
+    fn fitted(&self, id: &Name) -> Name {
+        if self.takes(id) {
+            return Arc::clone(id);
+        }
+        let safe: String = id.chars().map(|c| if is_safe(c) { c } else { '_' }).collect();
+        if self.takes(&safe) { Name::from(safe) } else { digest(id, self.style) }
     }
 
     /// Notes a call that goes out under the wire's own id.
@@ -73,8 +99,18 @@ impl OutgoingIds {
 
     /// The id for the answer to a call.
     pub(crate) fn result(&self, id: &CallId) -> Name {
-        self.latest.get(id).cloned().unwrap_or_else(|| Arc::clone(&id.0))
+        self.latest.get(id).cloned().unwrap_or_else(|| self.fitted(&id.0))
     }
+}
+
+/// A name that stands for another: nine letters and digits, or a longer one where that is taken.
+fn digest(text: &str, style: CallIds) -> Name {
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    let length = match style {
+        CallIds::Nine => 9,
+        CallIds::Plain | CallIds::Forty => 24,
+    };
+    Name::from(hash.chars().take(length).collect::<String>())
 }
 
 fn is_safe(c: char) -> bool {

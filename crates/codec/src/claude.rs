@@ -14,6 +14,9 @@ const LEAST_BUDGET: u64 = 1024;
 /// What must be left of the answer's tokens for the answer itself.
 const LEAST_ANSWER: u64 = 1024;
 
+/// The fewest tokens that are asked for beside a budget when the Call does not say.
+const LEAST_MAX_TOKENS: u64 = 4096;
+
 /// How a request asks for thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
@@ -155,13 +158,14 @@ fn budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning) -> u64 {
     budget
 }
 
-/// The tokens to answer with, raised where they leave no room beside the budget.
+/// The tokens to answer with: enough beside a budget, whatever the Call says or leaves unsaid.
 pub(crate) fn with_room(
     draft: &mut Draft<'_>,
     max_tokens: Option<u64>,
     decision: &Decision,
 ) -> Option<u64> {
-    let (Some(given), Some(room)) = (max_tokens, decision.room) else { return max_tokens };
+    let Some(room) = decision.room else { return max_tokens };
+    let Some(given) = max_tokens else { return Some(room.max(LEAST_MAX_TOKENS)) };
     let budget = room.saturating_sub(LEAST_ANSWER);
     if given > budget {
         return max_tokens;

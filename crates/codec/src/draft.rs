@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Call, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native, Received, Request,
-    Settings, Side, Tree, Warning, Why, Wire,
+    Call, Choice, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native, Received,
+    Request, SIDE_CHANNEL, Settings, Side, Target, Tree, Warning, Why, Wire,
 };
 
 use crate::edit::{self, Rope, place_in};
 pub(crate) use crate::edit::{edited, merged};
+use crate::group;
 
 /// A request body that is being written.
 pub(crate) struct Draft<'c> {
@@ -24,6 +25,8 @@ pub(crate) struct Draft<'c> {
     source: Option<&'c Received>,
     changes: Vec<(Cow<'static, str>, Option<Rope>)>,
     pub(crate) aside: Vec<Json>,
+    /// The order in which the last Items of the Call were said.
+    order: Option<Vec<usize>>,
     pub(crate) fates: Vec<Fate>,
     pub(crate) warnings: Vec<Warning>,
 }
@@ -33,12 +36,38 @@ impl<'c> Draft<'c> {
         let source = call.source_on(&wire);
         let fates = Vec::with_capacity(call.system.len() + call.items.len());
         let (changes, aside, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        Self { call, wire, source, changes, aside, fates, warnings }
+        Self { call, wire, source, changes, aside, order: None, fates, warnings }
     }
 
     /// The request that the Call was read from, if it was on this wire.
     pub(crate) fn source(&self) -> Option<&'c Received> {
         self.source
+    }
+
+    /// The conversation in the order in which it can be said; Fates stay in the order in which it stands.
+    pub(crate) fn settle<'i>(
+        &mut self,
+        items: &'i [Item],
+        is_aside: impl Fn(&Item) -> bool,
+    ) -> Vec<&'i Item> {
+        let (settled, order) = group::settled(items, is_aside);
+        self.order = Some(order);
+        settled
+    }
+
+    /// Whether the source was meant for another endpoint. What only that one knows must not go along.
+    pub(crate) fn has_moved(&self) -> bool {
+        let now = &self.call.target.origin;
+        self.source.is_some_and(|source| {
+            let was = &source.target.origin;
+            was.provider != now.provider || was.endpoint != now.endpoint
+        })
+    }
+
+    /// Whether the source was meant for another endpoint or model, so that every setting has to be thought over.
+    pub(crate) fn is_retargeted(&self) -> bool {
+        let model = self.call.target.model();
+        self.has_moved() || self.source.is_some_and(|source| source.target.model() != model)
     }
 
     /// The value that a member had in the source.
@@ -93,10 +122,32 @@ impl<'c> Draft<'c> {
         }
     }
 
+    /// The choice of a tool, as far as the tools that are sent allow it: another provider's own stay behind.
+    pub(crate) fn fitting_choice(&mut self) -> Option<Choice> {
+        let choice = self.call.settings.choice.clone()?;
+        let is_own = |native: &Native| native.wire == self.wire && !self.has_moved();
+        let mut sent = self
+            .call
+            .tools
+            .iter()
+            .filter(|tool| !tool.hosted || tool.native.as_ref().is_some_and(is_own));
+        let is_possible = match &choice {
+            Choice::Auto | Choice::None | Choice::Any => sent.next().is_some(),
+            Choice::Tool(name) => sent.any(|tool| tool.name == *name),
+            Choice::Other(_) => true,
+        };
+        if !is_possible {
+            self.warn("tool_choice", "the tools that it speaks of are not sent; it was left out");
+        }
+        Some(choice).filter(|_| is_possible)
+    }
+
     /// Notes the markers on a part of another wire that do not cross over.
     pub(crate) fn warn_of_markers(&mut self, native: Option<&Native>) {
         let Some(native) = native.filter(|native| native.wire != self.wire) else { return };
-        if memchr::memmem::find(native.json.bytes(), b"\"cache_control\"").is_some() {
+        let holds =
+            |word: &str| memchr::memmem::find(native.json.bytes(), word.as_bytes()).is_some();
+        if holds("\"cache_control\"") || holds("\"cachePoint\"") {
             self.warn("cache_control", "cache markers do not cross wires; they were left out");
         }
     }
@@ -147,6 +198,24 @@ impl<'c> Draft<'c> {
         }
     }
 
+    /// Puts the Fates back into the order in which the Items stand.
+    fn sort_fates(&mut self) {
+        if let Some(order) = self.order.take() {
+            let said = self.fates.split_off(self.fates.len().saturating_sub(order.len()));
+            let mut placed: Vec<_> = order.into_iter().zip(said).collect();
+            placed.sort_by_key(|(position, _)| *position);
+            self.fates.extend(placed.into_iter().map(|(_, fate)| fate));
+        }
+    }
+
+    /// Writes the side channel, if anything goes there.
+    fn put_aside(&mut self) {
+        if !self.aside.is_empty() {
+            let entries = Rope::array(&self.aside);
+            self.change(Cow::Borrowed(SIDE_CHANNEL), Some(entries));
+        }
+    }
+
     /// The finished body.
     pub(crate) fn body(&self) -> Bytes {
         match self.source {
@@ -157,12 +226,12 @@ impl<'c> Draft<'c> {
 
     /// The finished request: where the source went, or where this wire's requests go.
     pub(crate) fn finish(
-        self,
+        mut self,
         path: &str,
         headers: &[(&str, &str)],
         prefix: Option<Digest>,
     ) -> Encoded {
-        let (path, headers) = match self.source {
+        let (path, headers) = match self.source.filter(|_| !self.has_moved()) {
             Some(source) => (Arc::clone(&source.request.path), source.request.headers.clone()),
             None => {
                 let headers =
@@ -170,6 +239,8 @@ impl<'c> Draft<'c> {
                 (Name::from(path), headers.collect())
             }
         };
+        self.put_aside();
+        self.sort_fates();
         let request = Request { path, headers, body: self.body() };
         Encoded { request, fates: self.fates, warnings: self.warnings, prefix }
     }
@@ -212,15 +283,12 @@ pub(crate) fn reshaped(item: &Item, how: How, seals: Why) -> Fate {
 pub(crate) fn received(
     wire: Wire,
     request: &Request,
+    target: &Target,
     tree: &Tree,
     settings: &Settings,
 ) -> Arc<Received> {
-    Arc::new(Received {
-        wire,
-        request: request.clone(),
-        members: edit::members_of(tree),
-        settings: settings.clone(),
-    })
+    let (target, request, settings) = (target.clone(), request.clone(), settings.clone());
+    Arc::new(Received { wire, target, request, members: edit::members_of(tree), settings })
 }
 
 /// What a wire said of a part of a request.

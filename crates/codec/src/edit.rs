@@ -116,11 +116,13 @@ pub(crate) fn edited(base: Option<&Json>, changes: &Changes<Json>) -> Json {
     Json::parse(bytes).unwrap_or_else(|_| Json::null())
 }
 
-/// `value` laid over `base`: objects member by member, anything else whole.
+/// `value` laid over `base`: objects of one kind member by member, anything else whole.
 pub(crate) fn merged(base: Option<&Json>, value: &Json) -> Json {
     let Some(base) = base else { return value.clone() };
     let (base_tree, value_tree) = (base.tree(), value.tree());
-    if !base_tree.root().is_object() || !value_tree.root().is_object() {
+    let kind = |tree: &Tree| tree.root().name_of("type");
+    let is_another_kind = kind(&value_tree).is_some_and(|new| kind(&base_tree) != Some(new));
+    if !base_tree.root().is_object() || !value_tree.root().is_object() || is_another_kind {
         return value.clone();
     }
     let members = value_tree.root().members();

@@ -41,7 +41,9 @@ pub(crate) fn nearest(
     }
     let rung = LADDER.iter().position(|word| *word == wanted);
     let nearest = rung.and_then(|rung| {
-        let fitting = LADDER.iter().enumerate().filter_map(|(at, word)| Some((at, find(word)?)));
+        // Whoever asks for a little thought does not ask for none.
+        let ladder = LADDER.iter().enumerate().filter(|(_, word)| **word != "none");
+        let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
         fitting.min_by_key(|(at, _)| at.abs_diff(rung)).map(|(_, word)| word.clone())
     });
     let message = match &nearest {

@@ -1,8 +1,8 @@
 //! Who may have what: Seals go to their owner only, and a caller's thought goes where its policy says.
 
 use throughline_core::{
-    Body, Call, Did, Digest, Fate, How, Item, Json, Judgement, SIDE_CHANNEL, Target, Thought, Why,
-    json,
+    Body, Call, Did, Digest, Fate, How, Item, Json, Judgement, Target, Thought, Why, Wire, json,
+    tag::tag_of,
 };
 
 use crate::draft::Draft;
@@ -60,33 +60,29 @@ pub(crate) fn callers_thought(
     match (call.replay.judge(item, thought, &[tag]), &thought.payload) {
         (Judgement::Typed, Some(payload)) => (typed(payload), fate(Did::Kept)),
         (Judgement::SideChannel, Some(payload)) => {
-            draft.put_aside(json::object(|o| {
+            draft.aside.push(json::object(|o| {
                 o.string("id", &item.id.0);
                 o.maybe_string("replayCompatibility", thought.replay_compatibility.as_deref());
                 o.raw("payload", payload);
             }));
             (CallersThought::Apart, fate(Did::Reshaped(How::SideChannel)))
         }
-        (Judgement::Envelope, _) => {
-            let text = call.replay.envelope(&item.id, thought);
-            (CallersThought::Text(text), fate(Did::Reshaped(How::Enveloped)))
-        }
+        (Judgement::Envelope, _) => match call.replay.envelope(&item.id, thought) {
+            Some(text) => (CallersThought::Text(text), fate(Did::Reshaped(How::Enveloped))),
+            None => (CallersThought::Apart, fate(Did::Elided(Why::ByPolicy))),
+        },
         (Judgement::Typed | Judgement::SideChannel | Judgement::Keep, _) => {
             (CallersThought::Apart, fate(Did::Elided(Why::ByPolicy)))
         }
     }
 }
 
-/// Whether a thought's payload is a part of the wire whose tag this is.
-pub(crate) fn is_typed(call: &Call, item: &Item, thought: &Thought, tag: &str) -> bool {
-    item.origin.is_none() && call.replay.judge(item, thought, &[tag]) == Judgement::Typed
-}
-
-impl Draft<'_> {
-    /// Adds an entry to the side channel.
-    fn put_aside(&mut self, entry: Json) {
-        self.aside.push(entry);
-        let entries = json::array_of(&self.aside);
-        self.put(SIDE_CHANNEL, entries);
-    }
+/// Whether an Item is a caller's thought that goes out as text. It is not the model's own output, so it must not stand
+/// where the wire would take it for that.
+pub(crate) fn is_said_aside(call: &Call, item: &Item, wire: &Wire) -> bool {
+    let Body::Thought(thought) = &item.body else { return false };
+    let tag = tag_of(wire).unwrap_or_default();
+    item.origin.is_none()
+        && item.native_on(wire).is_none()
+        && call.replay.judge(item, thought, &[tag]) != Judgement::Typed
 }

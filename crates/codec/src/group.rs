@@ -1,11 +1,44 @@
 //! Items put together into the messages that a wire wants.
 
-use throughline_core::{Item, Wire};
+use throughline_core::{Body, Item, Role, Wire};
 
 /// The Items of one outgoing message.
 pub(crate) struct Group<'i, S> {
     pub(crate) speaker: S,
     pub(crate) items: Vec<&'i Item>,
+}
+
+/// The Items in the order in which they can be said: what is said aside, while calls wait for their answers, has to
+/// wait too, because every wire wants the answers right behind the calls.
+pub(crate) fn settled<'i>(
+    items: &'i [Item],
+    is_aside: impl Fn(&Item) -> bool,
+) -> (Vec<&'i Item>, Vec<usize>) {
+    let mut order = Vec::with_capacity(items.len());
+    let (mut waiting, mut open) = (Vec::new(), 0_usize);
+    for (position, item) in items.iter().enumerate() {
+        if is_aside(item) && open > 0 {
+            waiting.push(position);
+            continue;
+        }
+        let is_answer = matches!(item.body, Body::Result(_));
+        if matches!(item.body, Body::Call(_)) {
+            open += 1;
+        } else if is_answer {
+            open = open.saturating_sub(1);
+        } else if item.role != Role::Assistant {
+            open = 0;
+        }
+        if open == 0 && !is_answer {
+            order.append(&mut waiting);
+        }
+        order.push(position);
+        if open == 0 {
+            order.append(&mut waiting);
+        }
+    }
+    order.append(&mut waiting);
+    (order.iter().filter_map(|position| items.get(*position)).collect(), order)
 }
 
 /// Puts Items together. Borders that this wire drew are kept; Items that came from elsewhere join their

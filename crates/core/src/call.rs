@@ -121,6 +121,8 @@ impl Request {
 pub struct Received {
     /// The wire that it was read on.
     pub wire: Wire,
+    /// Whom it was meant for.
+    pub target: Target,
     /// The request.
     pub request: Request,
     /// The body's members, in order: name and place of the value.

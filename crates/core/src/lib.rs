@@ -40,7 +40,8 @@ pub use crate::json::{Json, Node, Shape, SyntaxError, Tree};
 pub use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
 pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
-    Binding, Budget, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider, Switch,
+    Binding, Budget, CallIds, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider,
+    Switch,
 };
 pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,

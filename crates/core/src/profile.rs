@@ -33,10 +33,25 @@ pub struct Dialect {
     pub demanded_with_tools: bool,
     /// What stands in for reasoning that another model produced, where the key is demanded.
     pub stand_in: Option<String>,
+    /// What ids of tool calls look like.
+    pub call_ids: CallIds,
     /// How reasoning is switched on, off and sized in a request.
     pub switch: Switch,
     /// Whether the Responses clone keeps what it answered, so that item ids resolve.
     pub stores: bool,
+}
+
+/// What ids of tool calls an endpoint takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallIds {
+    /// Letters, digits, `_` and `-`, up to 60 of them.
+    #[default]
+    Plain,
+    /// The same, up to 40.
+    Forty,
+    /// Exactly nine letters and digits.
+    Nine,
 }
 
 /// Where an assistant message of the `openai-chat` wire carries reasoning.

@@ -198,12 +198,15 @@ impl ReasoningConfig {
     /// What the configuration comes to: the level's presets, under what is said explicitly.
     pub fn resolve(&self) -> ResolvedReasoning {
         let is_said = self.level.is_some() || self.native.is_some() || self.reflection.is_some();
+        // Off has to be said: many models think unless they are told not to.
+        let off = NativeReasoning { enabled: Some(false), ..NativeReasoning::default() };
         if !self.enabled.unwrap_or(is_said) {
-            return ResolvedReasoning::default();
+            let native = self.enabled.is_some().then_some(off);
+            return ResolvedReasoning { native, reflection: None };
         }
         let level = self.level.unwrap_or(Level::Medium);
         let native = match &self.native {
-            Some(Section::Off) => None,
+            Some(Section::Off) => Some(off),
             Some(Section::On(native)) => Some(native.resolve(level)),
             None => Some(NativeConfig::default().resolve(level)),
         };

@@ -15,8 +15,9 @@ pub struct ReplayPolicy {
     pub plain: bool,
     /// Which agent is asking: everybody else's thoughts are a peer's.
     pub me: Identity,
-    /// The Thread's secret, from which envelope nonces are made.
-    pub secret: ThreadSecret,
+    /// The Thread's secret, from which envelope nonces are made. Without one no envelope can be made that a reader could
+    /// not forge, and plain thoughts stay behind.
+    pub secret: Option<ThreadSecret>,
 }
 
 /// The member of a request body that carries declared payloads where the wire has no typed place for them:
@@ -25,8 +26,7 @@ pub const SIDE_CHANNEL: &str = "throughline_thoughts";
 
 impl Default for ReplayPolicy {
     fn default() -> Self {
-        let (takes, me, secret) = (Vec::new(), Identity::default(), ThreadSecret::default());
-        Self { takes, plain: true, me, secret }
+        Self { takes: Vec::new(), plain: true, me: Identity::default(), secret: None }
     }
 }
 
@@ -38,8 +38,8 @@ impl ReplayPolicy {
 
     /// The text in which a plain thought reaches a model: it cannot be mistaken for the model's own output, nor
     /// closed by anything that the thought says.
-    pub fn envelope(&self, id: &ItemId, thought: &Thought) -> String {
-        let nonce = self.secret.nonce(id);
+    pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
+        let nonce = self.secret.as_ref()?.nonce(id);
         let who = &thought.identity.representation;
         let is_mine = thought.identity == self.me;
         let kind = if is_mine { "self-reasoning" } else { "peer-reasoning" };
@@ -53,11 +53,11 @@ impl ReplayPolicy {
             "<thought_{nonce} kind=\"{kind}\" from=\"{from}\"{when}>\n{content}\n</thought_{nonce}>"
         );
         if is_mine {
-            return inner;
+            return Some(inner);
         }
-        format!(
+        Some(format!(
             "<peer_agent_output_{nonce} from=\"{from}\">\n{inner}\n</peer_agent_output_{nonce}>"
-        )
+        ))
     }
 
     /// What to do with a thought that the caller made. Thoughts with an Origin are the wires' own business.
@@ -68,7 +68,7 @@ impl ReplayPolicy {
             (Some(_), Some(tag)) if native_tags.contains(&tag) => Judgement::Typed,
             (Some(_), Some(_)) if declared => Judgement::SideChannel,
             (None, _) if thought.is_plain() || declared => {
-                if self.plain && item.origin.is_none() {
+                if self.plain && self.secret.is_some() && item.origin.is_none() {
                     Judgement::Envelope
                 } else {
                     Judgement::Keep
@@ -93,7 +93,7 @@ pub enum Judgement {
 }
 
 /// A secret of one Thread. Never printed.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ThreadSecret([u8; 32]);
 
 impl ThreadSecret {

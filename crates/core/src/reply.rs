@@ -62,6 +62,18 @@ pub struct Usage {
     pub thought: u64,
 }
 
+impl Usage {
+    /// Input that no cache knew.
+    pub fn fresh(&self) -> u64 {
+        self.input.saturating_sub(self.cached).saturating_sub(self.written)
+    }
+
+    /// Everything together.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
 /// Something that happened while a model was answering.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {

@@ -1,9 +1,19 @@
 //! What the Messages API refuses, as far as writing a request must heed it. The rules of the models themselves are in
 //! [`crate::claude`].
 
-use throughline_core::{Choice, Json, Node, Profile};
+use throughline_core::{Choice, Item, Json, Node, Profile, Target, Why};
 
 use crate::claude::{self, Asking};
+use crate::gate;
+
+/// Why a thinking block without a signature cannot go: a family that signs refuses it, and nobody takes another's. The
+/// clones of this wire sign nothing and want their thoughts back as they were.
+pub(super) fn refuses_unsigned(item: &Item, target: &Target) -> Option<Why> {
+    if gate::why_left(item, target) == Why::Foreign {
+        return Some(Why::Foreign);
+    }
+    target.profile.bound.model.then_some(Why::Unsigned)
+}
 
 /// Whether the model refuses to be told which tool to call.
 pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {

@@ -58,7 +58,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
         call.extras.retain(|extra| extra.key != key);
         call.extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
     }
-    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
     Ok(call)
 }
 

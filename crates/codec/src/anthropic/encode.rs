@@ -8,7 +8,7 @@ use throughline_core::{
     Side, ToolResult, Why, Wire, json, tag::tag_of,
 };
 
-use crate::anthropic::wire;
+use crate::anthropic::{contract, wire};
 use crate::calls::OutgoingIds;
 use crate::draft::{self, Draft};
 use crate::gate::{self, CallersThought};
@@ -42,21 +42,20 @@ impl Speaker {
 pub(super) fn encode(call: &Call) -> Encoded {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
-    let is_retargeted = draft.was("model").is_none_or(|was| !was.tree().root().is(model));
-    if is_retargeted {
+    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
         draft.put("model", json::string(model));
     }
     let mut writer = Writer {
         call,
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::default(),
+        ids: OutgoingIds::for_target(&call.target),
     };
     let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
     let (system, conversation) = call.items.split_at(leading);
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
-    settings::put(&mut draft, call, &pieces, is_retargeted);
+    settings::put(&mut draft, call, &pieces);
     draft.put_elements("messages", &pieces);
     if draft.source().is_none() || draft.was("stream").is_some() || call.stream {
         let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
@@ -154,6 +153,7 @@ impl<'c> Writer<'c> {
     fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
         let call = self.call;
         let mut pieces = Vec::new();
+        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let piece = self.message(draft, &group);
             if let Some(piece) = &piece {
@@ -167,8 +167,11 @@ impl<'c> Writer<'c> {
     fn message(&mut self, draft: &mut Draft<'_>, group: &Group<'c, Speaker>) -> Option<Json> {
         let prefix = self.prefix.as_ref().map(Prefix::digest);
         let target = &self.call.target;
-        let opens =
-            |item: &&Item| gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none();
+        let opens = |item: &&Item| {
+            let is_anothers = matches!(item.body, Body::Thought(_))
+                && gate::why_left(item, target) == Why::Foreign;
+            !is_anothers && gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none()
+        };
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
             && group.items.iter().all(opens)
         {
@@ -302,7 +305,10 @@ impl<'c> Writer<'c> {
         match (&item.body, gate::refusal(&seals)) {
             (Body::Thought(thought), _) if !thought.whole => (None, draft::elided(item, Why::Cut)),
             (Body::Thought(_), None) if item.seals.is_empty() => {
-                (None, draft::elided(item, Why::Unsigned))
+                match contract::refuses_unsigned(item, target) {
+                    Some(why) => (None, draft::elided(item, why)),
+                    None => (Some(block), fate(kept, seals)),
+                }
             }
             (_, None) => {
                 self.note_native_call(item);
@@ -357,20 +363,10 @@ impl<'c> Writer<'c> {
 }
 
 fn speaker(call: &Call, item: &Item) -> Speaker {
-    let is_native = item.native_on(&WIRE).is_some();
-    match (item.role, &item.body) {
-        (Role::System, _) if is_native => Speaker::System,
-        (Role::Assistant, Body::Thought(thought)) if item.origin.is_none() && !is_native => {
-            // A caller's thought is not the model's own output, unless its payload says that it is.
-            let tag = tag_of(&WIRE).unwrap_or_default();
-            if gate::is_typed(call, item, thought, tag) {
-                Speaker::Assistant
-            } else {
-                Speaker::User
-            }
-        }
-        (Role::Assistant, _) => Speaker::Assistant,
-        (Role::System | Role::Developer | Role::User | Role::Tool, _) => Speaker::User,
+    match item.role {
+        Role::System if item.native_on(&WIRE).is_some() => Speaker::System,
+        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
     }
 }
 

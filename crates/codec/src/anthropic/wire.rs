@@ -176,9 +176,9 @@ pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
     let fresh = count("input_tokens");
     let cached = count("cache_read_input_tokens").unwrap_or(known.cached);
     let written = count("cache_creation_input_tokens").unwrap_or(known.written);
-    let before = known.input.saturating_sub(known.cached + known.written);
+    let before = known.fresh();
     Usage {
-        input: fresh.unwrap_or(before) + cached + written,
+        input: fresh.unwrap_or(before).saturating_add(cached).saturating_add(written),
         cached,
         written,
         output: count("output_tokens").unwrap_or(known.output),
@@ -189,7 +189,7 @@ pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
 /// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     json::object(|o| {
-        o.number("input_tokens", usage.input.saturating_sub(usage.cached + usage.written));
+        o.number("input_tokens", usage.fresh());
         o.number("cache_creation_input_tokens", usage.written);
         o.number("cache_read_input_tokens", usage.cached);
         o.number("output_tokens", usage.output);

@@ -47,7 +47,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
     call.settings = settings::read(root, is_native);
     call.extras = extras_of_request(root, is_native);
-    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
     Ok(call)
 }
 

@@ -85,7 +85,7 @@ fn write(call: &Call, has_moved: bool) -> Encoded {
     let mut writer = Writer {
         call,
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::default(),
+        ids: OutgoingIds::for_target(&call.target),
         names: HashMap::new(),
         is_native,
         is_home: draft.source().is_some(),
@@ -166,8 +166,9 @@ impl<'c> Writer<'c> {
 
     fn messages(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let call = self.call;
-        let items = call.system.iter().chain(&call.items);
         let mut messages = Vec::new();
+        let settled = draft.settle(&call.items, |item| gate::is_said_aside(call, item, &WIRE));
+        let items = call.system.iter().chain(settled);
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             for message in self.message(draft, &group) {
                 self.absorb("message", &message);
@@ -417,22 +418,12 @@ fn said(call: &Call, item: &Item) -> Fate {
 }
 
 fn speaker(call: &Call, item: &Item) -> Speaker {
-    let is_native = item.native_on(&WIRE).is_some();
     match (item.role, &item.body) {
         (_, Body::Result(_)) => Speaker::Tool,
-        (Role::Assistant, Body::Thought(thought)) if item.origin.is_none() && !is_native => {
-            // A caller's thought is not the model's own output, unless its payload says that it is.
-            let tag = tag_of(&WIRE).unwrap_or_default();
-            if gate::is_typed(call, item, thought, tag) {
-                Speaker::Assistant
-            } else {
-                Speaker::User
-            }
-        }
-        (Role::Assistant, _) => Speaker::Assistant,
+        (Role::Assistant, _) if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
         (Role::System, _) => Speaker::System,
         (Role::Developer, _) => Speaker::Developer,
-        (Role::Tool, _) if is_native => Speaker::Tool,
-        (Role::User | Role::Tool, _) => Speaker::User,
+        (Role::Tool, _) if item.native_on(&WIRE).is_some() => Speaker::Tool,
+        (Role::Assistant | Role::User | Role::Tool, _) => Speaker::User,
     }
 }

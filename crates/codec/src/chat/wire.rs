@@ -147,15 +147,20 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     let completion = first(&["/completion_tokens", "/eval_count"]);
     let thought = first(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
     // xAI does not count thoughts as completion; only the total tells.
-    let is_apart = count("/total_tokens") == Some(input + completion + thought);
+    let all = completion.saturating_add(thought);
+    let is_apart = count("/total_tokens") == Some(input.saturating_add(all));
     Usage {
         input,
-        cached: first(&["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens"]),
+        cached: first(&[
+            "/prompt_tokens_details/cached_tokens",
+            "/prompt_cache_hit_tokens",
+            "/cached_tokens",
+        ]),
         written: first(&[
             "/prompt_tokens_details/cache_write_tokens",
             "/cache_creation_input_tokens",
         ]),
-        output: if is_apart { completion + thought } else { completion },
+        output: if is_apart { all } else { completion },
         thought,
     }
 }
@@ -164,7 +169,7 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
 pub(super) fn usage_json(usage: &Usage) -> Json {
     json::object(|o| {
         o.number("prompt_tokens", usage.input).number("completion_tokens", usage.output);
-        o.number("total_tokens", usage.input + usage.output);
+        o.number("total_tokens", usage.total());
         o.object("prompt_tokens_details", |o| {
             o.number("cached_tokens", usage.cached).number("cache_write_tokens", usage.written);
         });

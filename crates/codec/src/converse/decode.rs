@@ -56,7 +56,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = Path::parse(&request.path).stream;
     call.settings = settings(root);
     call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
     Ok(call)
 }
 

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{
-    Body, Call, Encoded, Envelope, Item, Json, Name, Node, Role, Wire, json, tag::tag_of,
-};
+use throughline_core::{Body, Call, Encoded, Envelope, Item, Json, Name, Node, Role, Wire, json};
 
 use crate::calls::OutgoingIds;
 use crate::converse::contract;
@@ -47,7 +45,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
     let mut writer = Writer {
         call,
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::default(),
+        ids: OutgoingIds::for_target(&call.target),
         documents: 0,
     };
     let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
@@ -84,17 +82,9 @@ fn is_leading_system(item: &Item) -> bool {
 }
 
 fn speaker(call: &Call, item: &Item) -> Speaker {
-    match (item.role, &item.body) {
-        (Role::Assistant, Body::Thought(thought))
-            if item.origin.is_none() && item.native_on(&WIRE).is_none() =>
-        {
-            // A caller's thought is not the model's own output, unless its payload says that it is.
-            let tag = tag_of(&WIRE).unwrap_or_default();
-            let is_typed = gate::is_typed(call, item, thought, tag);
-            if is_typed { Speaker::Assistant } else { Speaker::User }
-        }
-        (Role::Assistant, _) => Speaker::Assistant,
-        (Role::System | Role::Developer | Role::User | Role::Tool, _) => Speaker::User,
+    match item.role {
+        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
     }
 }
 
@@ -240,6 +230,7 @@ impl<'c> Writer<'c> {
         let call = self.call;
         let mut pieces: Vec<Json> = Vec::new();
         let mut last: Option<Message<'c>> = None;
+        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let Some(next) = self.message(draft, &group, last.as_ref()) else { continue };
             match &mut last {

@@ -259,7 +259,7 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     let count = |key: &str| node.get(key).and_then(Node::u64).unwrap_or_default();
     let (cached, written) = (count("cacheReadInputTokens"), count("cacheWriteInputTokens"));
     Usage {
-        input: count("inputTokens") + cached + written,
+        input: count("inputTokens").saturating_add(cached).saturating_add(written),
         cached,
         written,
         output: count("outputTokens"),
@@ -270,9 +270,9 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
 /// Writes a `usage` object. Thoughts have no count of their own here.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     json::object(|o| {
-        o.number("inputTokens", usage.input.saturating_sub(usage.cached + usage.written));
+        o.number("inputTokens", usage.fresh());
         o.number("outputTokens", usage.output);
-        o.number("totalTokens", usage.input + usage.output);
+        o.number("totalTokens", usage.total());
         o.number("cacheReadInputTokens", usage.cached);
         o.number("cacheWriteInputTokens", usage.written);
     })

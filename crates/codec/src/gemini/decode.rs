@@ -46,7 +46,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = Path::parse(&request.path).is_some_and(|path| path.is_streamed());
     call.settings = settings::read(root);
     call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
     Ok(call)
 }
 

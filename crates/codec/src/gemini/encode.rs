@@ -36,7 +36,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
     let mut writer = Writer {
         call,
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::default(),
+        ids: OutgoingIds::for_target(&call.target),
         sent: HashMap::new(),
     };
     let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
@@ -133,6 +133,7 @@ impl<'c> Writer<'c> {
     fn contents(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
         let call = self.call;
         let mut contents = Vec::new();
+        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let content = self.content(draft, &group);
             if let Some(content) = &content {
@@ -394,15 +395,9 @@ fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
 }
 
 fn speaker(call: &Call, item: &Item) -> Speaker {
-    let is_native = item.native_on(&WIRE).is_some();
-    match (item.role, &item.body) {
-        (Role::Assistant, Body::Thought(thought)) if item.origin.is_none() && !is_native => {
-            // A caller's thought is not the model's own output, unless its payload says that it is.
-            let tag = tag_of(&WIRE).unwrap_or_default();
-            if gate::is_typed(call, item, thought, tag) { Speaker::Model } else { Speaker::User }
-        }
-        (Role::Assistant, _) => Speaker::Model,
-        (Role::System | Role::Developer | Role::User | Role::Tool, _) => Speaker::User,
+    match item.role {
+        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Model,
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.settings = settings::settings(root);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
-    call.source = Some(draft::received(WIRE, request, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
     Ok(call)
 }
 

@@ -39,7 +39,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
         call,
         storage: Storage::of(call, &draft),
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::default(),
+        ids: OutgoingIds::for_target(&call.target),
         sent: HashSet::new(),
         custom: HashSet::new(),
         is_orphaned: false,
@@ -122,8 +122,8 @@ type Group<'i> = Vec<&'i Item>;
 
 /// Puts Items together into the elements that they were or will be. Unlike other wires, this one wants no turns to
 /// alternate, so only parts of the same message join.
-fn groups(items: &[Item]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+fn groups<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<Group<'i>> {
+    let mut groups: Vec<Group<'i>> = Vec::new();
     for item in items {
         match groups.last_mut() {
             Some(group) if group.last().is_some_and(|last| joins(last, item)) => group.push(item),
@@ -255,6 +255,8 @@ impl Writer<'_> {
         let covered = self.covered();
         let (covered, said) = self.call.items.split_at(covered);
         draft.fates.extend(covered.iter().map(|item| draft::elided(item, Why::Covered)));
+        let call = self.call;
+        let said = draft.settle(said, |item| gate::is_said_aside(call, item, &WIRE));
         let groups = groups(said);
         let mut elements = Vec::with_capacity(groups.len());
         for (at, group) in groups.iter().enumerate() {

@@ -231,6 +231,6 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
         o.object("output_tokens_details", |o| {
             o.number("reasoning_tokens", usage.thought);
         });
-        o.number("total_tokens", usage.input + usage.output);
+        o.number("total_tokens", usage.total());
     })
 }

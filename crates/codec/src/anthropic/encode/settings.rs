@@ -11,17 +11,13 @@ use crate::draft::{self, Draft};
 /// What is asked for when the Call does not say: the wire demands a number.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// The fewest tokens that are asked for beside a budget when the Call does not say.
-const LEAST_MAX_TOKENS: u64 = 4096;
-
 /// Writes every setting that is not already in the source as it should be. A Call that was meant for another model is
 /// looked at anew: what that one took, this one may refuse.
-pub(super) fn put(draft: &mut Draft<'_>, call: &Call, messages: &[Json], is_retargeted: bool) {
+pub(super) fn put(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     let settings = &call.settings;
     let mut asking = Asking::of(draft.was("thinking").as_ref());
     let mut max_tokens = settings.max_tokens;
-    let is_reconsidered =
-        draft.differs(|s| &s.reasoning) || (is_retargeted && draft.source().is_some());
+    let is_reconsidered = draft.differs(|s| &s.reasoning) || draft.is_retargeted();
     if is_reconsidered {
         (asking, max_tokens) = put_thinking(draft, call, messages);
     }
@@ -74,8 +70,7 @@ fn put_thinking(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) -> (Askin
     }
     put_output_config(draft, "effort", decision.effort.clone());
     let max_tokens = claude::with_room(draft, call.settings.max_tokens, &decision);
-    let room = decision.room.map(|room| room.max(LEAST_MAX_TOKENS));
-    (decision.asking, max_tokens.or(room))
+    (decision.asking, max_tokens)
 }
 
 fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Json>) {
@@ -116,8 +111,8 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: Asking, is_reconsidere
         return;
     }
     let parallel = settings.parallel;
-    let mut choice = settings.choice.clone();
-    if choice.is_none() && parallel == Some(false) && !call.tools.is_empty() {
+    let mut choice = draft.fitting_choice();
+    if choice.is_none() && parallel == Some(false) && draft.latest("tools").is_some() {
         choice = Some(Choice::Auto);
     }
     if choice.as_ref().is_some_and(is_refused) {
