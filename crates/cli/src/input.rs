@@ -40,6 +40,11 @@ impl Input {
                 std::fs::File::open(file).with_context(|| format!("{name} cannot be opened"))?;
             opened.read_to_end(&mut bytes).with_context(|| format!("{name} cannot be read"))?;
         }
+        if bytes.starts_with(b"\xef\xbb\xbf{") {
+            let message =
+                "begins with a byte order mark, which providers refuse; save it without one";
+            return Err(Failure::BadData(format!("{name} {message}")));
+        }
         if bytes.trim_ascii().is_empty() {
             return Err(Failure::BadData(format!(
                 "{name} is empty: a request, response or stream was expected"
@@ -51,30 +56,38 @@ impl Input {
     /// What the document is, on the given wire or on the one that it looks like.
     pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<Kind, Failure> {
         let guessed = guess(&self.bytes);
-        let fits = guessed.filter(|guess| wire.is_none_or(|wire| *wire == guess.wire));
+        let tree = Tree::parse(self.bytes.clone());
+        if let (Some(codec), Ok(tree)) = (wire.and_then(codec), &tree)
+            && let Some(document) = codec.recognise(tree.root())
+        {
+            return Ok(Kind { codec, document, framing: None });
+        }
+        let fits = guessed.clone().filter(|guess| wire.is_none_or(|wire| *wire == guess.wire));
         if let Some(guess) = fits
             && let Some(codec) = codec(&guess.wire)
         {
             return Ok(Kind { codec, document: guess.document, framing: guess.framing });
         }
-        if let Some(codec) = wire.and_then(codec) {
-            // The wire was named, so the document is taken for what it is least unlike.
-            if let Ok(tree) = Tree::parse(self.bytes.clone()) {
-                let document = codec.recognise(tree.root()).unwrap_or(Document::Request);
-                return Ok(Kind { codec, document, framing: None });
-            }
-        }
         // Text that begins like JSON was probably meant to be: say where it breaks.
-        if self.bytes.trim_ascii_start().starts_with(b"{")
-            && let Err(error) = Tree::parse(self.bytes.clone())
+        let starts_like_json = self.bytes.trim_ascii_start().starts_with(b"{");
+        if let Err(error) = tree
+            && (starts_like_json || wire.is_some() && guessed.is_none())
         {
             return Err(self.bad_json(&error));
         }
-        let said = wire.map_or_else(String::new, |wire| format!(" of {wire}"));
-        Err(Failure::BadData(format!(
-            "{} does not look like a request, response or stream{said}: name its wire with --wire",
-            self.name
-        )))
+        let name = &self.name;
+        Err(Failure::BadData(match (wire, guessed) {
+            (Some(wire), Some(guess)) => {
+                let what = what(guess.document, guess.framing);
+                format!("{name} does not speak {wire}: it looks like {} ({what})", guess.wire)
+            }
+            (Some(wire), None) => {
+                format!("{name} does not look like a request, response or stream of {wire}")
+            }
+            (None, _) => format!(
+                "{name} does not look like a request, response or stream of any wire: name one with --wire"
+            ),
+        }))
     }
 
     /// What went wrong in a codec, as bad data of this document.
@@ -104,6 +117,15 @@ impl Input {
             _ => "/".to_owned(),
         };
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
+    }
+}
+
+/// What a document is, in a word.
+fn what(document: Document, framing: Option<Framing>) -> &'static str {
+    match (document, framing) {
+        (_, Some(_)) | (Document::Event, None) => "a stream",
+        (Document::Request, None) => "a request",
+        (Document::Response, None) => "a response",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use throughline_codec::CODECS;
 use throughline_core::Wire;
@@ -11,7 +12,6 @@ use throughline_core::Wire;
 #[command(
     name = "throughline",
     version,
-    propagate_version = true,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done, 1 something outside failed, 2 wrong usage, 65 the input is not what it should be.\n\
                   Colours follow the terminal; NO_COLOR=1 switches them off."
@@ -45,13 +45,13 @@ pub(crate) enum Command {
     Seals are shown by length and owner, never by their bytes.")]
 pub(crate) struct Show {
     /// The wire that the document speaks; guessed when not given
-    #[arg(long, value_parser = wire)]
+    #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
     /// The provider that it goes to or comes from; the wire's first one when not given
     #[arg(long, value_name = "ROW")]
     pub(crate) provider: Option<String>,
     /// The model, where the document does not name it
-    #[arg(long)]
+    #[arg(long, value_parser = model())]
     pub(crate) model: Option<String>,
     /// How to print it
     #[arg(long, value_enum, default_value_t)]
@@ -73,21 +73,21 @@ pub(crate) struct Show {
     On the same wire and owner, what comes out is what went in.")]
 pub(crate) struct Translate {
     /// The wire that the request speaks
-    #[arg(long, value_parser = wire)]
+    #[arg(long, value_parser = wire())]
     pub(crate) from: Wire,
     /// The wire to say it on
-    #[arg(long, value_parser = wire)]
+    #[arg(long, value_parser = wire())]
     pub(crate) to: Wire,
     /// The model to ask; the request's own when not given
-    #[arg(long)]
+    #[arg(long, value_parser = model())]
     pub(crate) model: Option<String>,
-    /// The provider whose seals the request carries
+    /// The provider whose seals the request carries; the wire's first one when not given
     #[arg(long, value_name = "ROW")]
     pub(crate) from_provider: Option<String>,
-    /// The provider that the translation goes to
+    /// The provider that the translation goes to; on the same wire the one it comes from, else the wire's first
     #[arg(long, value_name = "ROW")]
     pub(crate) to_provider: Option<String>,
-    /// Write fates and warnings to this file, as JSON
+    /// Write fates and warnings to this file, as JSON; `-` for standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) fates: Option<PathBuf>,
     /// The request, or `-` for standard input
@@ -105,11 +105,11 @@ pub(crate) enum Format {
     Json,
 }
 
-fn wire(name: &str) -> Result<Wire, String> {
-    let wires = CODECS.iter().map(|codec| codec.wire());
-    let known: Vec<String> = wires.map(|wire| wire.as_str().to_owned()).collect();
-    if known.iter().any(|wire| wire == name) {
-        return Ok(Wire::new(name.to_owned()));
-    }
-    Err(format!("the wires are {}", known.join(", ")))
+fn wire() -> impl TypedValueParser<Value = Wire> {
+    let names = CODECS.iter().map(|codec| codec.wire().as_str().to_owned());
+    PossibleValuesParser::new(names.collect::<Vec<_>>()).map(Wire::new)
+}
+
+fn model() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
 }

@@ -1,16 +1,18 @@
 //! `throughline show`: who said, thought and sealed what.
 
+use std::collections::HashMap;
+
 use owo_colors::OwoColorize as _;
 use throughline_codec::{Asked, Document, StreamDecoder};
 use throughline_core::{
-    Body, Call, Event, Failure as ProviderFailure, Item, Json, Media, Outcome, Part, Reply, Role,
-    Seal, Stop, ThoughtKind, json,
+    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Json, Media, Outcome, Part, Reply,
+    Role, Seal, Stop, ThoughtKind, json,
 };
 
 use crate::failure::Failure;
 use crate::input::{self, Input, Kind};
 use crate::options::{Format, Show};
-use crate::text::{plain, size, write_styled};
+use crate::text::{self, plain, size, wrapped, write_styled};
 
 /// How many characters of a text are shown, unless all are asked for.
 const SHORT: usize = 600;
@@ -19,7 +21,8 @@ const SHORT: usize = 600;
 enum Shown {
     Call(Box<Call>),
     Reply(Box<Reply>),
-    Failure(ProviderFailure),
+    /// The provider's own account of a failure, and what it had said before.
+    Failure(ProviderFailure, Option<Box<Reply>>),
 }
 
 pub(crate) fn run(options: &Show) -> Result<(), Failure> {
@@ -62,13 +65,13 @@ fn read(
                 Event::Failed(failure) => Some(failure.clone()),
                 _ => None,
             });
-            if let Some(failure) = failed {
-                return Ok(Shown::Failure(failure));
-            }
             let ended = events.into_iter().find_map(|event| match event {
                 Event::Ended(reply) => Some(reply),
                 _ => None,
             });
+            if let Some(failure) = failed {
+                return Ok(Shown::Failure(failure, ended.filter(|reply| !reply.items.is_empty())));
+            }
             return ended.map(Shown::Reply).ok_or_else(|| {
                 Failure::BadData(format!("{}: the stream says nothing", input.name))
             });
@@ -81,35 +84,37 @@ fn read(
         }
     };
     match read {
-        Err(throughline_codec::CodecError::Provider(failure)) => Ok(Shown::Failure(*failure)),
+        Err(throughline_codec::CodecError::Provider(failure)) => Ok(Shown::Failure(*failure, None)),
         read => read.map_err(|error| input.bad(error)),
     }
 }
 
 fn timeline(kind: &Kind, asked: &Asked, shown: &Shown, is_full: bool) -> String {
-    let mut page = Page { out: String::new(), is_full };
+    let width = text::width(std::io::stdout());
+    let mut page = Page { out: String::new(), is_full, width };
     let wire = kind.codec.wire();
     let origin = &asked.target.origin;
     match shown {
         Shown::Call(call) => {
             page.title(wire.as_str(), "request", &origin.asked, &origin.provider);
             page.settings(call);
-            for item in call.system.iter().chain(&call.items) {
-                page.item(item);
-            }
+            page.items(&call.system);
+            page.items(&call.items);
             page.totals(call.system.iter().chain(&call.items));
         }
         Shown::Reply(reply) => {
             let what = if kind.framing.is_some() { "stream" } else { "response" };
             page.title(wire.as_str(), what, &reply.origin.answered, &origin.provider);
-            for item in &reply.items {
-                page.item(item);
-            }
+            page.items(&reply.items);
             page.stop(reply);
             page.totals(reply.items.iter());
         }
-        Shown::Failure(failure) => {
+        Shown::Failure(failure, before) => {
             page.title(wire.as_str(), "error", &origin.asked, &origin.provider);
+            if let Some(reply) = before {
+                page.items(&reply.items);
+                page.line("");
+            }
             let kind = failure.kind.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
             page.line(&format!(
                 "{} {}",
@@ -125,6 +130,7 @@ fn timeline(kind: &Kind, asked: &Asked, shown: &Shown, is_full: bool) -> String 
 struct Page {
     out: String,
     is_full: bool,
+    width: usize,
 }
 
 impl Page {
@@ -166,7 +172,38 @@ impl Page {
         }
     }
 
-    fn item(&mut self, item: &Item) {
+    /// The Items, under one heading for each message.
+    fn items(&mut self, items: &[Item]) {
+        let names: HashMap<&CallId, &str> = items
+            .iter()
+            .filter_map(|item| match &item.body {
+                Body::Call(call) => Some((&call.id, &*call.name)),
+                _ => None,
+            })
+            .collect();
+        let mut last: Option<&Item> = None;
+        for item in items {
+            let is_same = |last: &Item| {
+                last.place.message == item.place.message
+                    && last.role == item.role
+                    && last.ephemeral == item.ephemeral
+            };
+            let is_text = |item: &Item| matches!(item.body, Body::Text(_));
+            match last {
+                // Two texts side by side need something between them.
+                Some(last) if is_same(last) => {
+                    if is_text(last) && is_text(item) {
+                        self.line(&format!("  {}", "╌".dimmed()));
+                    }
+                }
+                Some(_) | None => self.heading(item),
+            }
+            self.item(item, &names);
+            last = Some(item);
+        }
+    }
+
+    fn heading(&mut self, item: &Item) {
         let who = match item.role {
             Role::System => "system".magenta().to_string(),
             Role::Developer => "developer".magenta().to_string(),
@@ -175,9 +212,11 @@ impl Page {
             Role::Tool => "tool".yellow().to_string(),
         };
         let flags = if item.ephemeral { "  ephemeral" } else { "" };
-        let id = plain(&item.id.0);
-        self.line(&format!("\n{}{}  {}", who.bold(), flags.dimmed(), id.dimmed()));
-        let (mark, label, text) = describe(item);
+        self.line(&format!("\n{}{}", who.bold(), flags.dimmed()));
+    }
+
+    fn item(&mut self, item: &Item, names: &HashMap<&CallId, &str>) {
+        let (mark, label, text) = describe(item, names);
         if !label.is_empty() {
             self.line(&format!("  {mark} {label}"));
         }
@@ -200,13 +239,19 @@ impl Page {
             return;
         }
         let total = text.chars().count();
-        let shown: String =
-            if self.is_full { text.to_owned() } else { text.chars().take(SHORT).collect() };
-        for line in plain(&shown).lines() {
+        let is_cut = !self.is_full && total > SHORT;
+        let mut shown: String =
+            if is_cut { text.chars().take(SHORT).collect() } else { text.to_owned() };
+        if is_cut && let Some(end) = shown.rfind(char::is_whitespace).filter(|end| *end > SHORT / 2)
+        {
+            shown.truncate(end);
+        }
+        for line in wrapped(&plain(&shown), self.width.saturating_sub(4)) {
             self.line(&format!("  {} {line}", "│".dimmed()));
         }
-        if !self.is_full && total > SHORT {
-            let rest = format!("… and {} more characters: --full shows them", total - SHORT);
+        if is_cut {
+            let rest = total - shown.chars().count();
+            let rest = format!("… and {rest} more characters: --full shows them");
             self.line(&format!("  {} {}", "│".dimmed(), rest.dimmed()));
         }
     }
@@ -214,9 +259,12 @@ impl Page {
     fn stop(&mut self, reply: &Reply) {
         let usage = &reply.usage;
         let mut said = vec![stop_word(&reply.stop)];
-        if usage.input + usage.output > 0 {
-            said.push(format!("{} tokens in ({} cached)", usage.input, usage.cached));
-            said.push(format!("{} out ({} thought)", usage.output, usage.thought));
+        let part = |count: u64, word: &str| {
+            if count > 0 { format!(" ({count} {word})") } else { String::new() }
+        };
+        if usage.total() > 0 {
+            said.push(format!("tokens in {}{}", usage.input, part(usage.cached, "cached")));
+            said.push(format!("out {}{}", usage.output, part(usage.thought, "thought")));
         }
         self.line(&format!("\n{}", plain(&said.join(" · ")).dimmed()));
         if reply.stop == Stop::Cut {
@@ -263,7 +311,7 @@ fn stop_word(stop: &Stop) -> String {
 }
 
 /// A mark, a label and the text of an Item.
-fn describe(item: &Item) -> (String, String, String) {
+fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, String) {
     let bare = |text: &str| (String::new(), String::new(), text.to_owned());
     match &item.body {
         Body::Text(text) => bare(text),
@@ -273,8 +321,9 @@ fn describe(item: &Item) -> (String, String, String) {
             ("◆".cyan().to_string(), format!("thought, {kind}"), thought.content.to_string())
         }
         Body::Call(call) => {
-            let label = format!("calls {}", plain(&call.name).bold());
-            ("▸".yellow().to_string(), label, call.args.as_str().to_owned())
+            let label =
+                format!("calls {}  {}", plain(&call.name).bold(), plain(&call.id.0).dimmed());
+            ("▸".yellow().to_string(), label, compact(call.args.as_str()))
         }
         Body::Result(result) => {
             let outcome = match result.outcome {
@@ -283,7 +332,10 @@ fn describe(item: &Item) -> (String, String, String) {
                 Outcome::Unknown => ", outcome unknown".red().to_string(),
                 Outcome::Denied => ", denied".red().to_string(),
             };
-            let label = format!("answers {}{outcome}", plain(&result.call.0));
+            let name = result.name.as_deref().or_else(|| names.get(&result.call).copied());
+            let name = plain(name.unwrap_or("a call"));
+            let id = plain(&result.call.0);
+            let label = format!("answers {}{outcome}  {}", name.bold(), id.dimmed());
             let parts: Vec<String> = result.parts.iter().map(part_text).collect();
             ("◂".yellow().to_string(), label, parts.join("\n"))
         }
@@ -301,6 +353,22 @@ fn describe(item: &Item) -> (String, String, String) {
             ("?".red().to_string(), "unknown, kept as it is".to_owned(), String::new())
         }
     }
+}
+
+/// JSON without the white space between its tokens.
+fn compact(json: &str) -> String {
+    let (mut out, mut in_string, mut escaped) = (String::with_capacity(json.len()), false, false);
+    for c in json.chars() {
+        match (in_string, escaped, c) {
+            (true, true, _) => escaped = false,
+            (true, false, '\\') => escaped = true,
+            (_, _, '"') => in_string = !in_string,
+            (false, _, c) if c.is_ascii_whitespace() => continue,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
 }
 
 fn kind_word(kind: ThoughtKind) -> &'static str {
@@ -323,10 +391,15 @@ fn part_text(part: &Part) -> String {
 fn media_word(media: &Media) -> String {
     match media {
         Media::Inline { mime, base64 } => {
-            format!("{}, {}", plain(mime), size(base64.len() / 4 * 3))
+            format!("{}, {}", plain(mime), size(decoded_length(base64)))
         }
         Media::Remote { uri, .. } => plain(uri),
     }
+}
+
+fn decoded_length(base64: &[u8]) -> usize {
+    let padding = base64.iter().rev().take_while(|byte| **byte == b'=').count();
+    (base64.len() - padding) * 3 / 4
 }
 
 fn json_of(kind: &Kind, asked: &Asked, shown: &Shown) -> Json {
@@ -336,6 +409,19 @@ fn json_of(kind: &Kind, asked: &Asked, shown: &Shown) -> Json {
         match shown {
             Shown::Call(call) => {
                 o.string("document", "request").string("model", call.target.model());
+                o.bool("stream", call.stream);
+                if let Some(count) = call.settings.max_tokens {
+                    o.number("max_tokens", count);
+                }
+                if let Some(reasoning) = &call.settings.reasoning {
+                    o.object("reasoning", |o| {
+                        o.bool("on", !reasoning.is_off());
+                        o.maybe_string("effort", reasoning.effort.as_deref());
+                        if let Some(budget) = reasoning.budget_tokens {
+                            o.number("budget_tokens", budget);
+                        }
+                    });
+                }
                 o.array("tools", |a| {
                     for tool in &call.tools {
                         a.string(&tool.name);
@@ -363,7 +449,7 @@ fn json_of(kind: &Kind, asked: &Asked, shown: &Shown) -> Json {
                     }
                 });
             }
-            Shown::Failure(failure) => {
+            Shown::Failure(failure, _) => {
                 o.string("document", "error").maybe_string("kind", failure.kind.as_deref());
                 o.string("message", &failure.message);
             }

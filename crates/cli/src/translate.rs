@@ -1,11 +1,12 @@
 //! `throughline translate`: a request in another provider's words.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
-use throughline_codec::codec;
+use throughline_codec::{Document, codec};
 use throughline_core::{Body, Call, Did, Encoded, Item, Json, json};
 
 use crate::failure::Failure;
@@ -18,6 +19,11 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
     let missing = |wire| Failure::Usage(format!("no codec speaks {wire}"));
     let from = codec(&options.from).ok_or_else(|| missing(&options.from))?;
     let to = codec(&options.to).ok_or_else(|| missing(&options.to))?;
+    let kind = input.kind(Some(&options.from))?;
+    if kind.document != Document::Request {
+        let message = format!("{} is no request: only requests are translated", input.name);
+        return Err(Failure::BadData(message));
+    }
     let request = input.request(from, options.model.as_deref());
     let said_model = from.model_of(&request).filter(|model| &**model != "unknown");
     let source_model = said_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
@@ -27,6 +33,11 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         (named, _) => named.as_deref(),
     };
     let model = options.model.as_deref().unwrap_or(source_model);
+    let is_moved = options.from != options.to || options.to_provider != options.from_provider;
+    if is_moved && model == "unknown" {
+        let message = "the request does not name its model: say which one to ask with --model";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let target = input::asked(&options.to, provider, model)?;
     input::note_unknown_model(&target);
     let mut call = from.decode_request(&request, &source).map_err(|error| input.bad(error))?;
@@ -37,18 +48,27 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         let message = format!("`{model}` was not changed; name the model to ask with --model");
         encoded.warnings.push(throughline_core::Warning::new("model", message));
     }
-    if let Some(file) = &options.fates {
-        write_fates(file, &call, &encoded)?;
+    if let Some(file) = options.fates.as_deref().filter(|file| file.as_os_str() != "-") {
+        write_fates(file, &options.file, &call, &encoded)?;
     }
     text::write_out(&encoded.request.body)?;
-    if options.fates.is_none() {
-        report(&call, &encoded);
+    if std::io::stdout().is_terminal() {
+        text::write_out(b"\n")?;
+    }
+    match &options.fates {
+        Some(file) if file.as_os_str() == "-" => {
+            anstream::eprintln!("{}", fates_json(&call, &encoded).as_str());
+        }
+        Some(_) => {}
+        None => report(&call, &encoded),
     }
     Ok(())
 }
 
+/// Tells people what became of each part: a mark, the part, what happened, and what happened to what is sealed in it.
 fn report(call: &Call, encoded: &Encoded) {
     let origin = &call.target.origin;
+    let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
     anstream::eprintln!();
     anstream::eprintln!(
         "{} {}  {}",
@@ -57,30 +77,61 @@ fn report(call: &Call, encoded: &Encoded) {
         format!("{} · {}", origin.wire, origin.provider).dimmed()
     );
     let mut table = Table::new();
-    table
-        .load_preset(presets::UTF8_BORDERS_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["item", "says", "content", "seals"]);
-    for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
-        let seals: Vec<String> = item
-            .seals
-            .iter()
-            .zip(&fate.seals)
-            .map(|(seal, did)| format!("{}: {did}", text::size(seal.len())))
-            .collect();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let width = text::width(std::io::stderr());
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+    for (item, fate) in items() {
+        let seals = item.seals.iter().zip(&fate.seals);
+        let seals = seals.map(|(seal, did)| format!("seal of {} {did}", text::size(seal.len())));
+        let mut happened = vec![fate.visible.to_string()];
+        happened.extend(seals);
         let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
         let color = worst.map_or(Color::Reset, color_of);
         table.add_row([
-            Cell::new(text::plain(&item.id.0)),
+            Cell::new(mark(&fate.visible)).fg(color),
+            Cell::new(text::plain(&item.id.0)).add_attribute(Attribute::Dim),
             Cell::new(describe(item)),
-            Cell::new(fate.visible.to_string()).fg(color_of(&fate.visible)),
-            Cell::new(seals.join("\n")).fg(color),
+            Cell::new(happened.join("\n")).fg(color),
         ]);
     }
     anstream::eprintln!("{table}");
+    let visible = tally(items().map(|(_, fate)| &fate.visible));
+    let seals = tally(items().flat_map(|(_, fate)| &fate.seals));
+    let sealed = if seals.is_empty() { String::new() } else { format!("; seals: {seals}") };
+    anstream::eprintln!("{}", format!("items: {visible}{sealed}").bold());
     for warning in &encoded.warnings {
-        let (setting, message) = (text::plain(&warning.setting), text::plain(&warning.message));
-        anstream::eprintln!("{} {}: {message}", "warning:".yellow().bold(), setting.bold());
+        let lines = text::wrapped(
+            &text::plain(&format!("{}: {}", warning.setting, warning.message)),
+            width - 9,
+        );
+        for (at, line) in lines.iter().enumerate() {
+            match at {
+                0 => anstream::eprintln!("{} {line}", "warning:".yellow().bold()),
+                _ => anstream::eprintln!("         {line}"),
+            }
+        }
+    }
+}
+
+/// How often each thing happened, as `5 kept · 1 elided`.
+fn tally<'d>(dids: impl Iterator<Item = &'d Did>) -> String {
+    let mut counts: Vec<(&'static str, usize)> = Vec::new();
+    for did in dids {
+        match counts.iter_mut().find(|(word, _)| *word == did.word()) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((did.word(), 1)),
+        }
+    }
+    let words: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    words.join(" · ")
+}
+
+fn mark(did: &Did) -> &'static str {
+    match did {
+        Did::Kept => "=",
+        Did::Restored(_) => "+",
+        Did::Reshaped(_) => "~",
+        Did::Elided(_) => "×",
     }
 }
 
@@ -126,9 +177,17 @@ pub(crate) fn describe(item: &Item) -> String {
     }
 }
 
-fn write_fates(file: &Path, call: &Call, encoded: &Encoded) -> Result<(), Failure> {
-    let report = fates_json(call, encoded);
-    std::fs::write(file, report.bytes())
+fn write_fates(file: &Path, input: &Path, call: &Call, encoded: &Encoded) -> Result<(), Failure> {
+    let is_same = |a: &Path, b: &Path| {
+        a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+    };
+    if is_same(file, input) {
+        let message = format!("--fates {} would overwrite the request", file.display());
+        return Err(Failure::Usage(message));
+    }
+    let mut report = fates_json(call, encoded).bytes().to_vec();
+    report.push(b'\n');
+    std::fs::write(file, report)
         .with_context(|| format!("{} cannot be written", file.display()))?;
     Ok(())
 }

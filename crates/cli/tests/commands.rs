@@ -61,8 +61,8 @@ fn show_tells_who_said_and_sealed_what() {
         "thought, text",
         "sealed by anthropic: 92 B (anthropic.signature)",
         "calls weather",
-        "{ \"city\": \"Paris\", \"day\": \"Saturday\" }",
-        "answers toolu_02",
+        "{\"city\":\"Paris\",\"day\":\"Saturday\"}",
+        "answers weather  toolu_02",
         "8 items · 1 thought · 1 seal · 2 tool calls",
     ] {
         assert!(ran.out.contains(said), "{said:?} is not in\n{}", ran.out);
@@ -206,7 +206,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             vec!["show", "--wire", "morse", "x"],
             b"",
             2,
-            "the wires are anthropic-messages, openai-responses",
+            "possible values: anthropic-messages, openai-responses",
         ),
         (
             vec!["show", "--provider", "nobody", "-"],
@@ -214,9 +214,35 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             2,
             "no provider `nobody` speaks anthropic-messages",
         ),
+        (
+            vec!["show", "--wire", "gemini", EXAMPLE],
+            b"",
+            65,
+            "does not speak gemini: it looks like anthropic-messages",
+        ),
+        (
+            vec!["show", "--wire", "openai-chat", EXAMPLE],
+            b"",
+            65,
+            "does not speak openai-chat: it looks like anthropic-messages",
+        ),
+        (vec!["show", "-"], b"\xef\xbb\xbf{}", 65, "begins with a byte order mark"),
+        (vec!["show", "--model", "", "-"], b"{}", 2, "a value is required"),
+        (with(&["-"]), b"{\"contents\":[]}", 2, "say which one to ask with --model"),
+        (
+            with(&["--model", "m", "-"]),
+            b"{\"candidates\":[{\"content\":{\"parts\":[]}}]}",
+            65,
+            "is no request",
+        ),
         (vec!["shoe"], b"", 2, "unrecognized subcommand 'shoe'"),
         (vec![], b"", 2, "Usage: throughline <COMMAND>"),
-        (with(&["-"]), b"{\"messages\":[]}", 65, "not a gemini request: `contents`"),
+        (
+            with(&["-"]),
+            b"{\"messages\":[]}",
+            65,
+            "does not speak gemini: it looks like openai-chat (a request)",
+        ),
         (
             with(&["--to-provider", "gemini", "-"]),
             b"{}",
@@ -251,6 +277,47 @@ fn an_unknown_model_is_said_and_goes_on() {
     );
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+}
+
+#[test]
+fn fates_go_where_they_are_sent_and_never_over_the_request() {
+    let copy = scratch("request.json");
+    std::fs::write(&copy, example()).unwrap();
+    let copy = copy.to_str().unwrap();
+    let translate = [
+        "translate",
+        "--from",
+        "anthropic-messages",
+        "--to",
+        "openai-responses",
+        "--model",
+        "gpt-5.2",
+    ];
+    let ran = throughline(&[&translate[..], &["--fates", "-", copy]].concat(), b"");
+    assert_eq!(ran.code, 0);
+    let fates: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(fates["wire"], "openai-responses");
+    let ran = throughline(&[&translate[..], &["--fates", copy, copy]].concat(), b"");
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("would overwrite the request"), "{}", ran.err);
+    assert_eq!(std::fs::read(copy).unwrap(), example());
+}
+
+#[test]
+fn what_a_provider_said_before_it_failed_is_shown_too() {
+    let stream = concat!(
+        "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[]}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Half an ans\"}}\n\n",
+        "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+    );
+    let ran = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains("Half an ans") && ran.out.contains("overloaded_error: Overloaded"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]

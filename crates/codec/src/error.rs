@@ -12,7 +12,7 @@ pub enum CodecError {
     #[error("the body is not JSON: {0}")]
     Syntax(#[from] SyntaxError),
     /// The JSON is not of the wire's shape.
-    #[error("not a {wire} {what}: `{path}` {problem}")]
+    #[error("this is no {wire} {what}: `{path}` {problem}")]
     Shape {
         /// The wire.
         wire: Wire,

@@ -10,10 +10,10 @@ pub(crate) struct Group<'i, S> {
 
 /// The Items in the order in which they can be said: what is said aside, while calls wait for their answers, has to
 /// wait too, because every wire wants the answers right behind the calls.
-pub(crate) fn settled<'i>(
-    items: &'i [Item],
+pub(crate) fn settled(
+    items: &[Item],
     is_aside: impl Fn(&Item) -> bool,
-) -> (Vec<&'i Item>, Vec<usize>) {
+) -> (Vec<&Item>, Vec<usize>) {
     let mut order = Vec::with_capacity(items.len());
     let (mut waiting, mut open) = (Vec::new(), 0_usize);
     for (position, item) in items.iter().enumerate() {

@@ -107,8 +107,7 @@ fn the_level_is_medium_where_nobody_says() {
 #[test]
 fn enabled_false_turns_everything_off() {
     let text = FULL.replace(r#""enabled":true,"level""#, r#""enabled":false,"level""#);
-    assert_eq!(resolve(&text), ResolvedReasoning::default());
-    assert!(resolve(&text).native.is_none() && resolve(&text).reflection.is_none());
+    assert_eq!(resolve(&text), ResolvedReasoning { native: Some(off()), reflection: None });
 }
 
 #[test]
@@ -122,14 +121,19 @@ fn saying_anything_else_enables_and_saying_nothing_does_not() {
 #[test]
 fn native_false_and_reflection_false_disable_each() {
     let no_native = resolve(r#"{"level":"low","native":false}"#);
-    assert_eq!(no_native.native, None);
+    assert_eq!(no_native.native, Some(off()));
     assert!(no_native.reflection.is_some());
     let no_reflection = resolve(r#"{"level":"low","reflection":false}"#);
     assert!(no_reflection.native.is_some());
     assert_eq!(no_reflection.reflection, None);
     let text = r#"{"native":false,"reflection":false}"#;
     assert_eq!(parse(text).json().as_str(), text);
-    assert_eq!(resolve(text), ResolvedReasoning::default());
+    assert_eq!(resolve(text), ResolvedReasoning { native: Some(off()), reflection: None });
+}
+
+/// Off has to be said, because many models think unless they are told not to.
+fn off() -> NativeReasoning {
+    NativeReasoning { enabled: Some(false), ..NativeReasoning::default() }
 }
 
 #[test]
@@ -283,7 +287,7 @@ proptest! {
         prop_assert_eq!(&ReasoningConfig::parse(&config.json()).unwrap(), &config);
         let resolved = config.resolve();
         if enabled == Some(false) {
-            prop_assert_eq!(resolved, ResolvedReasoning::default());
+            prop_assert_eq!(resolved, ResolvedReasoning { native: Some(off()), reflection: None });
         } else if let Some(reflection) = resolved.reflection {
             prop_assert!(reflection.cadence != Cadence::Off);
         }

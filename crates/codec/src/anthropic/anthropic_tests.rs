@@ -6,7 +6,7 @@ use bytes::Bytes;
 use throughline_core::{
     Body, Call, Choice, Delta, Did, Encoded, Event, Extra, How, Item, Json, Name, NativeReasoning,
     Outcome, Output, Part, Place, Reply, Request, Role, Settings, Stop, Target, Thought,
-    ThoughtKind, ToolCall, ToolResult, Usage, Why, Wire, tag,
+    ThoughtKind, ThreadSecret, Tool, ToolCall, ToolResult, Usage, Why, Wire, tag,
 };
 
 use crate::frame::{Frame, Framing};
@@ -85,6 +85,10 @@ fn asking(model: &str, reasoning: NativeReasoning) -> Call {
     call.settings.max_tokens = Some(8000);
     call.settings.reasoning = Some(reasoning);
     call
+}
+
+fn tool(name: &str) -> Tool {
+    Tool { name: name.into(), description: None, schema: None, hosted: false, native: None }
 }
 
 fn effort(word: &str) -> NativeReasoning {
@@ -272,6 +276,7 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
         let body = Body::Thought(thought);
         let item = Item::new("t", Place::new(1, 0), Role::Assistant, body);
         call.items = vec![said(0, Role::User, "q"), item, said(2, Role::Assistant, "a")];
+        call.replay.secret = Some(ThreadSecret::new([7; 32]));
         written(&call)
     };
     let plain = thought(None, None);
@@ -350,6 +355,7 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
     call.settings.choice = Some(Choice::Any);
+    call.tools = vec![tool("f")];
     let encoded = written(&call);
     assert_eq!(member(&encoded, "/max_tokens").as_deref(), Some("5024"));
     assert_eq!(member(&encoded, "/temperature"), None);
@@ -366,12 +372,80 @@ fn forced_tools_are_refused_where_the_model_refuses_them() {
         let mut call = asking(model, NativeReasoning::default());
         call.settings.reasoning = reasoning;
         call.settings.choice = Some(Choice::Tool("f".into()));
+        call.tools = vec![tool("f")];
         member(&written(&call), "/tool_choice/type").unwrap()
     };
     assert_eq!(choice(CLAUDE_4_5, None), "\"tool\"");
     assert_eq!(choice(CLAUDE_4_5, Some(budget(2000))), "\"auto\"");
     assert_eq!(choice(CLAUDE_4_6, Some(effort("low"))), "\"tool\"");
     assert_eq!(choice(CLAUDE_5_5, None), "\"auto\"");
+}
+
+#[test]
+fn a_choice_among_tools_that_are_not_sent_is_left_out() {
+    for choice in [Choice::Any, Choice::Tool("g".into())] {
+        let mut call = asking(CLAUDE_4_5, NativeReasoning::default());
+        call.settings.reasoning = None;
+        call.settings.choice = Some(choice.clone());
+        if choice != Choice::Any {
+            call.tools = vec![tool("f")];
+        }
+        let encoded = written(&call);
+        assert_eq!(member(&encoded, "/tool_choice"), None);
+        assert_eq!(warned(&encoded), ["tool_choice"]);
+    }
+}
+
+#[test]
+fn a_thought_waits_until_the_calls_are_answered() {
+    let mut call = Call::new(target(CLAUDE_4_5));
+    let format = throughline_core::ReasoningFormat::unknown();
+    let thought = Body::Thought(Thought::issued("a plan", ThoughtKind::Text, format));
+    let thought = |at| Item::new("t", Place::new(at, 0), Role::Assistant, thought.clone());
+    call.replay.secret = Some(ThreadSecret::new([7; 32]));
+    call.items =
+        vec![said(0, Role::User, "q"), called(1, "x"), thought(2), called(3, "y"), thought(4)];
+    call.items.extend([answered(5, "x", "rain"), answered(6, "y", "sun")]);
+    let encoded = written(&call);
+    let roles = |at: usize| member(&encoded, &format!("/messages/{at}/role"));
+    assert_eq!(
+        (roles(1).as_deref(), roles(2).as_deref()),
+        (Some("\"assistant\""), Some("\"user\""))
+    );
+    assert_eq!(member(&encoded, "/messages/1/content/1/id").as_deref(), Some("\"y\""));
+    assert_eq!(member(&encoded, "/messages/2/content/1/tool_use_id").as_deref(), Some("\"y\""));
+    assert!(member(&encoded, "/messages/2/content/3/text").unwrap().contains("a plan"));
+    assert_eq!(encoded.fates[2].visible, Did::Reshaped(How::Enveloped));
+    assert_eq!(encoded.fates[5].visible, Did::Kept);
+}
+
+#[test]
+fn clones_that_sign_nothing_get_their_thoughts_back_and_nobody_elses() {
+    let clone = Catalog::builtin().target_for("deepseek-anthropic", "deepseek-v4", "test").unwrap();
+    let answer = r#"[{"type":"thinking","thinking":"mine","signature":""},{"type":"tool_use","id":"x","name":"f","input":{}}]"#;
+    let mut call = Call::new(clone.clone());
+    let body = Bytes::from(format!(
+        r#"{{"id":"m","type":"message","role":"assistant","model":"d","content":{answer},"stop_reason":"tool_use"}}"#
+    ));
+    let reply = AnthropicMessages.decode_reply(&body, &Asked::of(clone.clone())).unwrap();
+    call.items = vec![said(0, Role::User, "q")];
+    call.extend(reply.items);
+    assert!(body_of(&written(&call)).contains("mine"));
+    // A request to the clone that is sent to Anthropic instead.
+    let sent = format!(
+        r#"{{"model":"deepseek-v4","max_tokens":9,"messages":[{{"role":"assistant","content":{answer}}}]}}"#
+    );
+    let sent =
+        Request { path: "/v1/messages".into(), headers: Vec::new(), body: Bytes::from(sent) };
+    let mut moved = AnthropicMessages.decode_request(&sent, &Asked::of(clone)).unwrap();
+    moved.target = target(CLAUDE_4_5);
+    let encoded = written(&moved);
+    assert!(!body_of(&encoded).contains("mine"));
+    assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Foreign));
+}
+
+fn body_of(encoded: &Encoded) -> String {
+    String::from_utf8_lossy(&encoded.request.body).into_owned()
 }
 
 #[test]

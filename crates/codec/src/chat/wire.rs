@@ -8,8 +8,8 @@ use crate::chat::slot;
 
 /// Whether a document is one of this wire's.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
-    if document.get("messages").is_some_and(Node::is_array) {
-        return Some(Document::Request);
+    if let Some(messages) = document.get("messages").filter(|messages| messages.is_array()) {
+        return (!is_anothers_request(document, messages)).then_some(Document::Request);
     }
     let object = document.text_of("object");
     match object.as_deref() {
@@ -29,6 +29,21 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     let error = document.present("error")?;
     (error.is_string() || error.get("message").is_some() && error.get("status").is_none())
         .then_some(Document::Response)
+}
+
+/// Whether a request has what only the other wires with `messages` have: Anthropic's and Bedrock's blocks and tools.
+fn is_anothers_request(document: Node<'_>, messages: Node<'_>) -> bool {
+    let blocks = messages.elements().filter_map(|message| message.get("content"));
+    let mut blocks = blocks.flat_map(Node::elements);
+    document.get("system").is_some()
+        || document.get("inferenceConfig").is_some()
+        || document.get("toolConfig").is_some()
+        || document.at("/tools/0/input_schema").is_some()
+        || blocks.any(|block| {
+            let kind = block.text_of("type");
+            let is_untyped = block.is_object() && kind.is_none();
+            is_untyped || matches!(kind.as_deref(), Some("tool_use" | "tool_result"))
+        })
 }
 
 /// Whether a document is an answer of Ollama's native API.

@@ -404,6 +404,7 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
         thought.replay_compatibility = tag.map(Name::from);
         thought.payload = payload.map(|payload| Json::parse(payload).unwrap());
         let mut call = Call::new(target(CLAUDE));
+        call.replay.secret = Some(throughline_core::ThreadSecret::new([7; 32]));
         let body = Body::Thought(thought);
         call.items = vec![
             said(0, Role::User, "q"),
