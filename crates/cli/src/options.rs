@@ -40,7 +40,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     throughline show request.json\n  \
-    curl -sN … | throughline show -\n  \
+    throughline show - < stream.sse\n  \
     throughline show --wire gemini --provider vertex --format json response.json\n\n\
     Seals are shown by length and owner, never by their bytes.")]
 pub(crate) struct Show {

@@ -244,8 +244,8 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             "does not speak gemini: it looks like openai-chat (a request)",
         ),
         (
-            with(&["--to-provider", "gemini", "-"]),
-            b"{}",
+            with(&["--model", "m", "--to-provider", "gemini", "-"]),
+            b"{\"contents\":[]}",
             2,
             "no provider `gemini` speaks anthropic-messages",
         ),

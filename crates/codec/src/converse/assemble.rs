@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use throughline_core::{Json, Node, json};
+use throughline_core::{Json, Name, Node, json};
 
 use crate::converse::wire::Block;
 
@@ -28,9 +28,9 @@ pub(super) struct OpenBlock {
 
 /// What a delta added, as far as it can be read.
 pub(super) enum Added {
-    Text(String),
-    Thought(String),
-    Input(String),
+    Text(Name),
+    Thought(Name),
+    Input(Name),
     /// Something that is told when the block is whole.
     Silent,
     /// Nothing that we know.
@@ -44,14 +44,14 @@ impl OpenBlock {
 
     /// Goes on with a delta.
     pub(super) fn add(&mut self, delta: Node<'_>) -> Added {
-        if let Some(text) = delta.text_of("text") {
+        if let Some(text) = delta.name_of("text") {
             self.text.push_str(&text);
             self.has_text = true;
-            return Added::Text(text.into_owned());
+            return Added::Text(text);
         }
-        if let Some(input) = delta.at("/toolUse/input").and_then(Node::text) {
+        if let Some(input) = delta.at("/toolUse/input").and_then(Node::name) {
             self.input.push_str(&input);
-            return Added::Input(input.into_owned());
+            return Added::Input(input);
         }
         if let Some(reasoning) = delta.present("reasoningContent") {
             return self.reason(reasoning);
@@ -82,10 +82,10 @@ impl OpenBlock {
             self.redacted.push(redacted.json());
             added = Added::Silent;
         }
-        if let Some(text) = reasoning.text_of("text") {
+        if let Some(text) = reasoning.name_of("text") {
             self.reasoning.push_str(&text);
             self.has_reasoning = true;
-            added = Added::Thought(text.into_owned());
+            added = Added::Thought(text);
         }
         added
     }

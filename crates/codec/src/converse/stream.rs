@@ -94,26 +94,25 @@ impl ConverseDecoder {
         let Some((at, delta)) = index(event).zip(event.get("delta")) else {
             return alien("contentBlockDelta", event);
         };
-        let known = self.open.remove(&at);
-        let is_told = known.as_ref().is_some_and(OpenBlock::is_told);
-        let mut block = known.unwrap_or_else(|| OpenBlock::new(self.next_index(), None));
+        let next = self.next_index();
+        let is_new = !self.open.contains_key(&at);
+        let block = self.open.entry(at).or_insert_with(|| OpenBlock::new(next, None));
+        let (index, is_told) = (block.index, block.is_told());
         let added = block.add(delta);
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(2);
         if let Added::Unknown = added {
-            if is_told || block.start.is_some() {
-                self.open.insert(at, block);
+            if is_new {
+                self.open.remove(&at);
             }
             return alien("contentBlockDelta", event);
         }
-        if !is_told {
-            events.push(self.opening(&block));
+        if let Some(block) = self.open.get(&at).filter(|_| !is_told) {
+            events.push(self.opening(block));
         }
-        let index = block.index;
-        self.open.insert(at, block);
         let delta = match added {
-            Added::Text(text) => Delta::Text(Arc::from(text)),
-            Added::Thought(text) => Delta::Thought(Arc::from(text)),
-            Added::Input(text) => Delta::Args(Arc::from(text)),
+            Added::Text(text) => Delta::Text(text),
+            Added::Thought(text) => Delta::Thought(text),
+            Added::Input(text) => Delta::Args(text),
             Added::Silent | Added::Unknown => return events,
         };
         events.push(Event::Delta { index, delta });

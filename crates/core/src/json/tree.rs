@@ -225,7 +225,10 @@ impl<'t> Node<'t> {
         for step in pointer.split('/').skip(1) {
             node = match node.shape() {
                 Shape::Array => node.elements().nth(step.parse().ok()?)?,
-                Shape::Object => node.get(&step.replace("~1", "/").replace("~0", "~"))?,
+                Shape::Object if step.contains('~') => {
+                    node.get(&step.replace("~1", "/").replace("~0", "~"))?
+                }
+                Shape::Object => node.get(step)?,
                 Shape::Null | Shape::Bool | Shape::Number | Shape::String => return None,
             };
         }
