@@ -90,6 +90,13 @@ impl<'c> Draft<'c> {
         self.change(key.into(), Some(value.into()));
     }
 
+    /// Sets a member, unless it is what stands there already.
+    pub(crate) fn put_as_it_came(&mut self, key: &'static str, value: &Json) {
+        if self.was(key).as_ref() != Some(value) {
+            self.put(key, value.clone());
+        }
+    }
+
     /// Leaves a member out.
     pub(crate) fn remove(&mut self, key: impl Into<Cow<'static, str>>) {
         self.change(key.into(), None);

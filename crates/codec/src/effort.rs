@@ -19,6 +19,13 @@ pub(crate) fn budget(effort: Option<&str>) -> u64 {
     }
 }
 
+/// The effort that a budget of thinking tokens stands for, on models that take efforts only: the least whose own budget
+/// holds it.
+pub(crate) fn of_budget(tokens: u64) -> &'static str {
+    let holds = |effort: &&&str| budget(Some(effort)) >= tokens;
+    LADDER.iter().find(holds).copied().unwrap_or("xhigh")
+}
+
 /// The nearest effort that the model takes, and a warning where it is another one. A model of which nothing is known
 /// is asked for what was said.
 pub(crate) fn fitting(draft: &mut Draft<'_>, effort: &str, profile: &Profile) -> Option<String> {
@@ -54,4 +61,17 @@ pub(crate) fn nearest(
     };
     draft.warn("reasoning.effort", message);
     nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{budget, of_budget};
+
+    #[test]
+    fn a_budget_is_the_least_effort_that_holds_it() {
+        for effort in ["none", "minimal", "low", "medium", "high", "xhigh"] {
+            assert_eq!(of_budget(budget(Some(effort))), effort);
+        }
+        assert_eq!([1, 1025, 9000, 99_999].map(of_budget), ["minimal", "low", "high", "xhigh"]);
+    }
 }

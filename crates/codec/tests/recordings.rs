@@ -21,6 +21,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use common::{codec_of, reply_in, request, stream_events, strings, target};
+use serde_json::Value;
 use throughline_codec::{Asked, CodecError, Framing};
 use throughline_core::{Item, Reply, Stop, Tree};
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
@@ -240,15 +241,111 @@ fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     Tree::parse(codec.encode(&call).unwrap().request.body).unwrap()
 }
 
-/// The opaque values of all earlier answers of the same provider, in one alphabet.
+/// The opaque values of all earlier answers of the same provider, in one alphabet: those that we read, and those that anybody
+/// finds who knows nothing but their names.
 fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> HashSet<Vec<u8>> {
     let earlier = recording.exchanges.iter().take(index);
-    let earlier = earlier.filter(|e| e.wire == exchange.wire && e.provider == exchange.provider);
-    let replies = earlier.filter_map(|earlier| reply_of(earlier).ok());
+    let earlier: Vec<&Exchange> = earlier
+        .filter(|e| e.wire == exchange.wire && e.provider == exchange.provider && e.status < 400)
+        .collect();
+    let replies = earlier.iter().filter_map(|earlier| reply_of(earlier).ok());
     let items: Vec<Item> = replies.flat_map(|reply| reply.items).collect();
     let seals =
         items.iter().flat_map(|item| &item.seals).map(|seal| normal(seal.reveal_to_tenant()));
-    seals.collect()
+    let named = earlier.iter().flat_map(|earlier| opaque_in(earlier));
+    seals.chain(named.map(|value| normal(value.as_bytes()))).collect()
+}
+
+/// Every opaque value is one that our decoder reads as a Seal: in answers as they came, found by their names alone.
+#[test]
+fn recordings_opaque_values_are_read_as_seals() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for (recording, index, exchange) in exchanges(&recordings).filter(|(_, _, e)| e.status < 400) {
+        let Ok(reply) = reply_of(exchange) else { continue };
+        let seals = reply.items.iter().flat_map(|item| &item.seals);
+        let seals: HashSet<Vec<u8>> = seals.map(|seal| normal(seal.reveal_to_tenant())).collect();
+        for value in opaque_in(exchange) {
+            if seals.contains(&normal(value.as_bytes())) {
+                *counts.entry(key(exchange)).or_default() += 1;
+            } else {
+                let beginning: String = value.chars().take(12).collect();
+                let what = format!("{} #{index}: {beginning}…", recording.name);
+                wrong.entry(key(exchange)).or_insert((0, what)).0 += 1;
+            }
+        }
+    }
+    report("opaque values read as seals", &counts);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The opaque values of an answer, by the names of their members.
+fn opaque_in(exchange: &Exchange) -> Vec<String> {
+    let mut found = Vec::new();
+    for frame in frames_of(exchange) {
+        let is_responses = exchange.wire == "openai-responses";
+        // Only what `done` says of an item may be sent back.
+        if exchange.stream && is_responses {
+            if frame["type"] == "response.output_item.done" {
+                opaque_values(&frame["item"], &mut found);
+            }
+        } else {
+            opaque_values(&frame, &mut found);
+        }
+    }
+    found
+}
+
+/// The JSON values of an answer: one, or each frame's.
+fn frames_of(exchange: &Exchange) -> Vec<Value> {
+    let bytes = &exchange.response;
+    if let Ok(value) = serde_json::from_slice(bytes) {
+        return vec![value];
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let lines = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+        return lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    }
+    // AWS event stream: length, length of headers, checksum; headers, payload, checksum.
+    let (mut frames, mut rest) = (Vec::new(), &bytes[..]);
+    while let [a, b, c, d, e, f, g, h, ..] = *rest {
+        let whole = u32::from_be_bytes([a, b, c, d]) as usize;
+        let headers = u32::from_be_bytes([e, f, g, h]) as usize;
+        let Some(frame) = rest.get(..whole).filter(|_| whole >= headers + 16) else { break };
+        frames.extend(serde_json::from_slice::<Value>(&frame[12 + headers..whole - 4]).ok());
+        rest = &rest[whole..];
+    }
+    frames
+}
+
+fn opaque_values(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
+            for (key, value) in members {
+                let is_opaque = match &**key {
+                    "signature" | "thoughtSignature" | "thought_signature"
+                    | "encrypted_content" | "encrypted_index" | "redactedContent"
+                    | "fingerprint" => true,
+                    "data" => kind == "redacted_thinking" || kind == "reasoning.encrypted",
+                    _ => false,
+                };
+                match value.as_str() {
+                    Some(text) if is_opaque && !text.is_empty() => found.push(text.to_owned()),
+                    // Arguments of a call are the model's words.
+                    _ if matches!(&**key, "args" | "input" | "arguments") => {}
+                    _ => opaque_values(value, found),
+                }
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                opaque_values(element, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn sealed_strings(tree: &Tree, issued: &HashSet<Vec<u8>>) -> HashMap<String, Vec<u8>> {

@@ -92,9 +92,7 @@ impl<'c> Writer<'c> {
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
             draft.fates.extend(items.iter().map(|item| draft::kept(item)));
             self.absorb("system", &envelope.json);
-            if draft.was("system").as_ref() != Some(&envelope.json) {
-                draft.put("system", envelope.json.clone());
-            }
+            draft.put_as_it_came("system", &envelope.json);
             return;
         }
         if items.is_empty() {

@@ -59,12 +59,16 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
         let key = key.name().unwrap_or_default();
         let is_known = KNOWN.iter().any(|known| wire::is_spelled(&key, known));
         let is_last = seen.insert(Name::clone(&key));
-        if is_last && !is_known && !settings::says_all_of(&key, value) {
-            extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
+        if is_last && !is_known {
+            let mut unsaid = settings::unsaid(key, value);
+            unsaid.reverse();
+            extras.extend(unsaid);
         }
     }
     extras.reverse();
-    extras
+    let extra =
+        |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
+    extras.into_iter().map(extra).collect()
 }
 
 /// Reads a whole response.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use throughline_core::{
     Body, Call, CallId, Did, Digest, Encoded, Fate, How, Item, Json, Media, Name, Native, Part,
-    Role, Side, Target, ToolResult, Why, Wire, json, tag::tag_of,
+    Role, Side, Target, ToolCall, ToolResult, Why, Wire, json, tag::tag_of,
 };
 
 use crate::calls::OutgoingIds;
@@ -47,11 +47,13 @@ pub(super) fn encode(call: &Call) -> Encoded {
     draft.put_elements("contents", &contents);
     draft.put_extras();
     settings::put(&mut draft, call);
+    leave_what_is_kept_elsewhere(&mut draft);
     draft.put_provider_extras();
     if call.resumes.is_some() {
         draft.warn("resumes", "this wire keeps no answers; the whole conversation was sent");
     }
-    let source = draft.source().map(|source| Name::clone(&source.request.path));
+    let at_home = draft.source().filter(|_| !draft.has_moved());
+    let source = at_home.map(|source| Name::clone(&source.request.path));
     let fresh = path::fresh(&call.target, call.stream);
     let prefix = writer.prefix.map(|prefix| prefix.digest());
     let mut encoded = draft.finish(&fresh, &[], prefix);
@@ -60,6 +62,15 @@ pub(super) fn encode(call: &Call) -> Encoded {
         encoded.request.path = Name::from(path);
     }
     encoded
+}
+
+/// What one endpoint keeps for its callers cannot be found at another.
+fn leave_what_is_kept_elsewhere(draft: &mut Draft<'_>) {
+    let key = spelling(draft, ["cachedContent", "cached_content"]);
+    if draft.has_moved() && draft.was(key).is_some_and(|was| was != Json::null()) {
+        draft.warn(key, "only the endpoint that keeps it knows it; it was left out");
+        draft.remove(key);
+    }
 }
 
 /// The spelling of a member that the source uses, or else the wire's own.
@@ -79,6 +90,10 @@ fn is_leading_system(item: &Item) -> bool {
 struct Sent {
     name: Name,
     id: Option<Name>,
+    /// How many calls went out before it.
+    turn: usize,
+    /// Whether it went out under an id of ours.
+    is_renamed: bool,
 }
 
 struct Writer<'c> {
@@ -101,6 +116,7 @@ impl<'c> Writer<'c> {
         if let Some(envelope) = self.as_it_came(&items, None) {
             draft.fates.extend(items.iter().map(|item| draft::kept(item)));
             self.absorb("system", &envelope);
+            draft.put_as_it_came(key, &envelope);
             return;
         }
         let mut parts = Vec::with_capacity(items.len());
@@ -160,20 +176,22 @@ impl<'c> Writer<'c> {
                 unsigned.filter(|(first, _)| std::ptr::eq(*first, *item)).map(|(_, word)| word);
             let (parts, fate) = self.part(draft, item, prefix.as_ref(), stand_in);
             let mut parts = parts.into_iter();
-            if matches!(item.body, Body::Result(_)) {
-                answers.extend(parts.next());
+            if let Body::Result(result) = &item.body {
+                let turn = self.sent.get(&result.call).map_or(usize::MAX, |sent| sent.turn);
+                answers.extend(parts.next().map(|answer| (turn, answer)));
             }
             others.extend(parts);
             draft.fates.push(fate);
         }
-        // Answers come first: they must follow their calls at once.
-        answers.extend(others);
+        // Answers come first, in the order of their calls: they must follow them at once.
+        answers.sort_by_key(|(turn, _)| *turn);
+        let parts: Vec<Json> =
+            answers.into_iter().map(|(_, answer)| answer).chain(others).collect();
         let role = match group.speaker {
             Speaker::User => "user",
             Speaker::Model => "model",
         };
-        (!answers.is_empty())
-            .then(|| in_envelope(&group.items, &json::array_of(&answers), Some(role)))
+        (!parts.is_empty()).then(|| in_envelope(&group.items, &json::array_of(&parts), Some(role)))
     }
 
     /// The content that these Items were cut from, if it can go out as it came.
@@ -184,6 +202,7 @@ impl<'c> Writer<'c> {
             gate::refusal(&gate::seals(item, target, prefix)).is_none()
                 && !is_anothers_thought(item, target)
                 && !is_anothers_file(&item.body, target)
+                && self.new_id_of(item).is_none()
         };
         let is_as_it_was = items.iter().all(passes) && self.unsigned_step(items, prefix).is_none();
         is_as_it_was.then(|| envelope.json.clone())
@@ -213,9 +232,13 @@ impl<'c> Writer<'c> {
             if let Some(wire_id) = &call.wire_id {
                 self.ids.native(&call.id, wire_id);
             }
-            let sent = Sent { name: Name::clone(&call.name), id: call.wire_id.clone() };
-            self.sent.insert(call.id.clone(), sent);
+            self.note_sent(call, call.wire_id.clone(), false);
         }
+    }
+
+    fn note_sent(&mut self, call: &ToolCall, id: Option<Name>, is_renamed: bool) {
+        let (name, turn) = (Name::clone(&call.name), self.sent.len());
+        self.sent.insert(call.id.clone(), Sent { name, id, turn, is_renamed });
     }
 
     /// The parts of one Item, and what became of it.
@@ -271,8 +294,7 @@ impl<'c> Writer<'c> {
             }
             Body::Call(call) => {
                 let id = self.ids.call(&call.id);
-                let sent = Sent { name: Name::clone(&call.name), id: Some(Name::clone(&id)) };
-                self.sent.insert(call.id.clone(), sent);
+                self.note_sent(call, Some(Name::clone(&id)), true);
                 said(vec![call_part(call, &id, stand_in)])
             }
             Body::Result(result) => said(self.answer_parts(draft, result)),
@@ -303,7 +325,8 @@ impl<'c> Writer<'c> {
         }
         match (&item.body, refusal) {
             (Body::Thought(thought), _) if !thought.whole => return left(Why::Cut),
-            (Body::Thought(_), Some(why)) => return left(why),
+            // The provider cannot go on from a step of its own whose signature it cannot read.
+            (Body::Thought(_) | Body::Hosted(_) | Body::Unknown, Some(why)) => return left(why),
             (Body::Thought(_), None) if is_anothers_thought(item, target) => {
                 return left(Why::Foreign);
             }
@@ -316,14 +339,16 @@ impl<'c> Writer<'c> {
                 return left(Why::NotOnThisWire);
             }
             (Body::Text(text), Some(why)) if text.is_empty() => return left(why),
-            // The provider cannot go on from a step of its own whose signature it cannot read.
-            (Body::Hosted(_) | Body::Unknown, Some(why)) => return left(why),
             _ => {}
         }
         self.note_native_call(item);
         let part = match native.side {
             Side::Request => native.json.clone(),
             Side::Response => wire::project(&native.json),
+        };
+        let part = match self.new_id_of(item) {
+            Some(id) => wire::answering(&part, id),
+            None => part,
         };
         let part = match stand_in {
             Some(_) => wire::signed_with(&part, stand_in),
@@ -338,11 +363,23 @@ impl<'c> Writer<'c> {
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
+    /// The id under which the call went out that this Item answers, where the Item says another.
+    fn new_id_of(&self, item: &Item) -> Option<&Name> {
+        let Body::Result(result) = &item.body else { return None };
+        let sent = self.sent.get(&result.call).filter(|sent| sent.is_renamed)?;
+        sent.id.as_ref().filter(|id| result.wire_id.as_ref() != Some(*id))
+    }
+
     /// A tool's answer, and behind it what it cannot hold itself.
     fn answer_parts(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Vec<Json> {
         let sent = self.sent.get(&result.call);
-        let id = sent.map_or(result.wire_id.as_ref(), |sent| sent.id.as_ref());
-        let name = result.name.as_ref().or(sent.map(|sent| &sent.name)).unwrap_or(&result.call.0);
+        // An answer to no call that is here has the id that its call would have.
+        let stray = self.ids.result(&result.call);
+        let id = match sent {
+            Some(sent) => sent.id.as_ref(),
+            None => result.wire_id.as_ref().map(|_| &stray),
+        };
+        let name = result.name.as_ref().or(sent.map(|sent| &sent.name)).unwrap_or(&stray);
         let (mut said, mut media) = (Vec::new(), Vec::new());
         for part in &result.parts {
             match part {

@@ -6,11 +6,13 @@ use bytes::Bytes;
 use throughline_core::{
     Body, Call, CallId, Did, Hosted, How, Item, Json, Media, Name, Native, Outcome, Part, Place,
     ReasoningFormat, Reply, Request, Role, Seal, Side, Stop, Target, Thought, ThoughtKind,
-    ToolCall, ToolResult, Tree, Warning, Why, Wire,
+    ThreadSecret, ToolCall, ToolResult, Tree, Warning, Why, Wire,
 };
 
 use crate::{Asked, Catalog, Codec, Document, Gemini};
 
+#[path = "move_tests.rs"]
+mod move_tests;
 #[path = "reply_tests.rs"]
 mod reply_tests;
 #[path = "settings_tests.rs"]
@@ -439,6 +441,7 @@ fn a_callers_plain_thought_is_an_enveloped_user_text_and_a_typed_one_is_a_part()
     };
     let part = r#"{"text":"perhaps","thought":true}"#;
     let mut call = Call::new(gemini_3());
+    call.replay.secret = Some(ThreadSecret::new([7; 32]));
     let item =
         |id: &str, message, body| Item::new(id, Place::new(message, 0), Role::Assistant, body);
     call.items = vec![

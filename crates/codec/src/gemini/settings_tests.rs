@@ -78,7 +78,7 @@ fn another_model_is_asked_to_think_in_its_own_words() {
 
 #[test]
 fn settings_are_read_and_unknown_members_stay() {
-    let body = r#"{"contents":[],"generationConfig":{"maxOutputTokens":5,"temperature":1.0,"topP":0.5,"topK":4,"stopSequences":["x"],"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"},"seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}},"labels":{}}"#;
+    let body = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f"}]}],"generationConfig":{"maxOutputTokens":5,"temperature":1.0,"topP":0.5,"topK":4,"stopSequences":["x"],"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"},"seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}},"labels":{}}"#;
     let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
     let expected = Settings {
         max_tokens: Some(5),
@@ -97,14 +97,14 @@ fn settings_are_read_and_unknown_members_stay() {
     };
     assert_eq!(call.settings, expected);
     let extras: Vec<&str> = call.extras.iter().map(|extra| &*extra.key).collect();
-    assert_eq!(extras, ["generationConfig", "labels"]);
+    assert_eq!(extras, ["generationConfig.seed", "labels"]);
     assert_eq!(body_of(&call), body);
 
     call.settings.max_tokens = Some(6);
     call.settings.top_k = None;
     call.settings.output = Some(Output::Json);
     call.settings.choice = Some(Choice::Auto);
-    let edited = r#"{"contents":[],"generationConfig":{"maxOutputTokens":6,"temperature":1.0,"topP":0.5,"stopSequences":["x"],"responseMimeType":"application/json","seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}},"labels":{}}"#;
+    let edited = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f"}]}],"generationConfig":{"maxOutputTokens":6,"temperature":1.0,"topP":0.5,"stopSequences":["x"],"responseMimeType":"application/json","seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}},"labels":{}}"#;
     assert_eq!(body_of(&call), edited);
 }
 

@@ -46,6 +46,12 @@ pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     }) && rest.next().is_none()
 }
 
+/// Whether names that are joined by dots are these, in either spelling.
+pub(super) fn is_path(path: &str, names: &str) -> bool {
+    let (mut path, mut names) = (path.split('.'), names.split('.'));
+    names.all(|name| path.next().is_some_and(|key| is_spelled(key, name))) && path.next().is_none()
+}
+
 /// The member of that name in either spelling: the last, where there are several.
 pub(super) fn get<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     member(node, name).map(|(_, value)| value)
@@ -181,6 +187,15 @@ pub(super) fn project(part: &Json) -> Json {
         }
     });
     draft::edited(Some(part), &[(Cow::Owned(key.into_owned()), Some(taken))])
+}
+
+/// A tool's answer with this id.
+pub(super) fn answering(part: &Json, id: &str) -> Json {
+    let tree = part.tree();
+    let Some((key, answer)) = member(tree.root(), "functionResponse") else { return part.clone() };
+    let answer =
+        draft::edited(Some(&answer.json()), &[(Cow::Borrowed("id"), Some(json::string(id)))]);
+    draft::edited(Some(part), &[(Cow::Owned(key.into_owned()), Some(answer))])
 }
 
 /// Why an answer ended. That it waits for tools is implied by its calls.

@@ -43,6 +43,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     }
     let elements: Vec<_> = input.into_iter().flat_map(Node::elements).collect();
     let last = elements.len().saturating_sub(1);
+    call.items.reserve(elements.len());
     for (index, element) in elements.into_iter().enumerate() {
         reader.element(index, element, index < last, &mut call.items);
     }
@@ -204,13 +205,13 @@ impl Reader {
 
     /// The opaque values of what the model said. What a client said is its own.
     fn seals(&self, role: Role, kind: Kind, part: Node<'_>) -> Vec<throughline_core::Seal> {
-        if role != Role::Assistant {
+        if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
         }
-        let found = sealed::find(part, |key| kind.seals(key).is_some());
+        let found = sealed::find(part, |key| kind.is_sealed(key));
         let seal = |(at, value): (Label, Node<'_>)| {
             let key = at.rsplit('/').next().unwrap_or_default();
-            let format = kind.seals(key).unwrap_or(Label::Borrowed("openai"));
+            let format = wire::seal_format(key);
             self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
         };
         found.into_iter().map(seal).collect()

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, CallId, Digest, Encoded, Fate, How, Item, Json, Name, Role, Side, ToolCall, Why,
-    Wire, json, tag::tag_of,
+    Body, Call, CallId, Digest, Encoded, Fate, How, Item, Json, Name, Role, Side, Target, ToolCall,
+    Why, Wire, json, tag::tag_of,
 };
 
 use crate::calls::OutgoingIds;
@@ -38,14 +38,18 @@ pub(super) fn encode(call: &Call) -> Encoded {
     let mut writer = Writer {
         call,
         storage: Storage::of(call, &draft),
+        resumes: resumes(call, &draft),
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
         ids: OutgoingIds::for_target(&call.target),
         sent: HashSet::new(),
         custom: HashSet::new(),
+        renamed: HashSet::new(),
         is_orphaned: false,
     };
     writer.instructions(&mut draft);
     writer.tools(&mut draft);
+    settings::put_calling(&mut draft, call);
+    settings::put_kept(&mut draft, call, writer.resumes);
     let elements = writer.input(&mut draft);
     put_input(&mut draft, &elements);
     let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
@@ -104,15 +108,48 @@ impl Storage {
     }
 }
 
+/// The answer to go on from, if the target has it: it gave that answer itself, or nothing says otherwise.
+fn resumes<'c>(call: &'c Call, draft: &Draft<'_>) -> Option<&'c str> {
+    let resumed = call.resumes.as_deref()?;
+    let author = call.items.iter().rfind(|item| is_of(item, resumed) && item.origin.is_some());
+    let is_kept = match author {
+        Some(item) => stranger(item, &call.target).is_none(),
+        None => {
+            let was = draft.was("previous_response_id");
+            let is_sources = was.is_some_and(|was| was.tree().root().is(resumed));
+            !(is_sources && settings::is_elsewhere(draft, call))
+        }
+    };
+    is_kept.then_some(resumed)
+}
+
+/// Whether an Item is part of that answer.
+fn is_of(item: &Item, reply: &str) -> bool {
+    item.id.0.strip_prefix(reply).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Why what this Item's author stored cannot be found at the target.
+fn stranger(item: &Item, target: &Target) -> Option<Why> {
+    let (author, reader) = (item.origin.as_ref()?, &target.origin);
+    if author.provider != reader.provider || author.endpoint != reader.endpoint {
+        return Some(Why::Foreign);
+    }
+    (author.account != reader.account).then_some(Why::OtherAccount)
+}
+
 struct Writer<'c> {
     call: &'c Call,
     storage: Storage,
+    /// The answer that the request goes on from, if the target has it.
+    resumes: Option<&'c str>,
     prefix: Option<Prefix>,
     ids: OutgoingIds,
     /// The wire's own call ids that went out: some endpoints begin anew with every answer.
     sent: HashSet<Name>,
     /// The calls whose arguments are free text.
     custom: HashSet<CallId>,
+    /// The calls that go out under an id of ours, for their answers to follow.
+    renamed: HashSet<CallId>,
     /// Whether the reasoning that led to what is being written was left out.
     is_orphaned: bool,
 }
@@ -190,6 +227,7 @@ impl Writer<'_> {
         if let Some((json, _)) = whole(&items) {
             draft.fates.extend(items.iter().map(|item| draft::kept(item)));
             self.absorb("instructions", json);
+            draft.put_as_it_came("instructions", json);
             return;
         }
         let mut texts = Vec::new();
@@ -221,6 +259,7 @@ impl Writer<'_> {
         let mut tools = Vec::with_capacity(self.call.tools.len());
         for tool in &self.call.tools {
             let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
+            let native = native.filter(|_| !(tool.hosted && draft.has_moved()));
             if let Some(native) = native {
                 tools.push(native.json.clone());
             } else if tool.hosted {
@@ -288,19 +327,14 @@ impl Writer<'_> {
     /// How many Items the answer that the Call goes on from stands for: those up to its own last one. The provider has
     /// them, and would read them twice.
     fn covered(&self) -> usize {
-        let Some(resumed) = self.call.resumes.as_deref() else { return 0 };
-        let is_its =
-            |item: &Item| item.id.0.strip_prefix(resumed).is_some_and(|rest| rest.starts_with('.'));
-        self.call.items.iter().rposition(is_its).map_or(0, |last| last + 1)
+        let Some(resumed) = self.resumes else { return 0 };
+        let last = self.call.items.iter().rposition(|item| is_of(item, resumed));
+        last.map_or(0, |last| last + 1)
     }
 
     /// Why what this Item's author stored cannot be found at the target.
     fn stranger(&self, item: &Item) -> Option<Why> {
-        let (author, reader) = (item.origin.as_ref()?, &self.call.target.origin);
-        if author.provider != reader.provider || author.endpoint != reader.endpoint {
-            return Some(Why::Foreign);
-        }
-        (author.account != reader.account).then_some(Why::OtherAccount)
+        stranger(item, &self.call.target)
     }
 
     /// Whether an Item's ids must stay behind: nobody there knows them, or what they pair with is gone.
@@ -358,22 +392,32 @@ impl Writer<'_> {
     fn call_element(&mut self, call: &ToolCall) -> Json {
         let id = self.ids.call(&call.id);
         self.sent.insert(Arc::clone(&id));
+        self.renamed.insert(call.id.clone());
         if call.custom {
             self.custom.insert(call.id.clone());
         }
-        let args = call.args.tree();
-        let text = args.root().text().filter(|_| call.custom);
-        json::object(|o| match text {
-            Some(text) => {
-                o.string("type", "custom_tool_call").string("call_id", &id);
-                o.string("name", &call.name).string("input", &text);
-            }
-            None => {
-                o.string("type", "function_call").string("call_id", &id);
-                o.string("name", &call.name).string("arguments", call.args.as_str());
-            }
+        let (kind, key) = call_words(call);
+        json::object(|o| {
+            o.string("type", kind).string("call_id", &id);
+            o.string("name", &call.name).string(key, &arguments(call));
         })
     }
+}
+
+/// The kind of a call, and the member that holds its arguments.
+pub(super) fn call_words(call: &ToolCall) -> (&'static str, &'static str) {
+    let is_text = call.args.bytes().first() == Some(&b'"');
+    if call.custom && is_text {
+        ("custom_tool_call", "input")
+    } else {
+        ("function_call", "arguments")
+    }
+}
+
+/// The arguments of a call as text. A string is free text, or what a model wrote that is no JSON: it is said as it is.
+pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
+    let text = call.args.tree().root().text().map(Cow::into_owned);
+    text.map_or(Cow::Borrowed(call.args.as_str()), Cow::Owned)
 }
 
 /// An element without these members.

@@ -17,6 +17,8 @@
 mod contract;
 mod decode;
 mod encode;
+#[cfg(test)]
+mod move_tests;
 mod stream;
 #[cfg(test)]
 mod stream_tests;

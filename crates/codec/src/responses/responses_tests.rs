@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Choice, Did, Extra, Fate, How, Item, Json, Media, Name, NativeReasoning, Outcome,
-    Output, Part, Place, Reply, Request, Role, Stop, Target, Thought, ThoughtKind, Tool, ToolCall,
-    ToolResult, Usage, Warning, Why, Wire, json,
+    Output, Part, Place, Reply, Request, Role, Stop, Target, Thought, ThoughtKind, ThreadSecret,
+    Tool, ToolCall, ToolResult, Usage, Warning, Why, Wire, json,
 };
 
 use crate::responses::OpenAiResponses;
@@ -26,7 +26,7 @@ pub(super) fn text(json: &str) -> Json {
     Json::parse(json.to_owned()).unwrap()
 }
 
-fn read(body: &str, target: Target) -> Call {
+pub(super) fn read(body: &str, target: Target) -> Call {
     let body = Bytes::from(body.to_owned());
     let request = Request { path: "/v1/responses".into(), headers: Vec::new(), body };
     OpenAiResponses.decode_request(&request, &Asked::of(target)).unwrap()
@@ -301,7 +301,7 @@ fn an_answer_that_is_gone_on_from_is_not_said_again() {
     assert!(body(&call).contains(r#""previous_response_id":"resp_1""#));
 }
 
-fn result(call: &str, outcome: Outcome, words: &str) -> Item {
+pub(super) fn result(call: &str, outcome: Outcome, words: &str) -> Item {
     let parts = vec![Part::Text(Name::from(words))];
     let result = ToolResult { call: call.into(), wire_id: None, name: None, outcome, parts };
     Item::new(format!("result of {call}"), Place::default(), Role::Tool, Body::Result(result))
@@ -321,6 +321,11 @@ fn a_call_id_that_an_endpoint_uses_again_is_told_apart() {
             r#"{"type":"function_call_output","call_id":"call_1_2","output":"2"}"#,
         ]
     );
+}
+
+pub(super) fn look() -> Tool {
+    let name = Name::from("look");
+    Tool { name, description: None, schema: None, hosted: false, native: None }
 }
 
 #[test]
@@ -346,13 +351,7 @@ fn another_wire_is_said_in_this_ones_words() {
         Role::Assistant,
         tool(true, json::string("a\"b")),
     )]);
-    call.tools = vec![Tool {
-        name: Name::from("look"),
-        description: None,
-        schema: None,
-        hosted: false,
-        native: None,
-    }];
+    call.tools = vec![look()];
     assert_eq!(
         body(&call),
         concat!(
@@ -371,6 +370,7 @@ fn another_wire_is_said_in_this_ones_words() {
 #[test]
 fn a_callers_thought_is_enveloped_in_the_users_name_and_a_providers_never_is() {
     let mut call = Call::new(openai());
+    call.replay.secret = Some(ThreadSecret::new([7; 32]));
     let format = throughline_core::ReasoningFormat::AnthropicClaudeV1;
     let mut thought = Thought::issued("Plainly.", ThoughtKind::Text, format);
     thought.source = throughline_core::ReasoningSource::NonReasonerModel;
@@ -472,6 +472,7 @@ fn models_that_set_their_own_temperature_are_left_to() {
 fn a_forced_tool_is_not_forced_where_thinking_forbids_it() {
     let mut call = Call::new(target("deepseek-responses", "deepseek-v4-flash"));
     call.settings.choice = Some(Choice::Any);
+    call.tools = vec![look()];
     assert!(body(&call).contains(r#""tool_choice":"auto""#));
     call.target = openai();
     assert!(body(&call).contains(r#""tool_choice":"required""#));

@@ -61,16 +61,28 @@ impl Kind {
     }
 
     /// Whether a member of what the model said, at any depth, holds a Seal.
-    pub(super) fn seals(self, key: &str) -> Option<Label> {
-        let is_sealed = match self {
+    pub(super) fn is_sealed(self, key: &str) -> bool {
+        match self {
             Self::Reasoning | Self::Compaction => key == "encrypted_content",
             Self::HostedCall | Self::HostedResult | Self::Unknown => {
                 key.starts_with("encrypted_") || key == "fingerprint"
             }
             Self::Message => key.starts_with("encrypted_"),
             Self::Call | Self::CustomCall | Self::Result | Self::CustomResult => false,
-        };
-        is_sealed.then(|| Label::Owned(format!("openai.{key}")))
+        }
+    }
+
+    /// Whether it may hold Seals at all.
+    pub(super) fn holds_seals(self) -> bool {
+        !matches!(self, Self::Call | Self::CustomCall | Self::Result | Self::CustomResult)
+    }
+}
+
+/// What a Seal is, by the member that holds it.
+pub(super) fn seal_format(key: &str) -> Label {
+    match key {
+        "encrypted_content" => Label::Borrowed("openai.encrypted_content"),
+        key => Label::Owned(format!("openai.{key}")),
     }
 }
 

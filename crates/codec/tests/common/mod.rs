@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
+pub(crate) mod mix;
+pub(crate) mod samples;
+
 use bytes::Bytes;
 use throughline_codec::{Asked, Catalog, Codec, CodecError, Framing, StreamDecoder, codec};
 use throughline_core::{Event, Name, Node, Reply, Request, Shape, Target, Tree, Wire};

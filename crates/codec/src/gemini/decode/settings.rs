@@ -1,6 +1,6 @@
 //! How a request wants to be answered.
 
-use throughline_core::{Choice, NativeReasoning, Node, Output, Settings};
+use throughline_core::{Choice, Name, NativeReasoning, Node, Output, Settings};
 
 use crate::gemini::wire::{self, get, is_spelled, present};
 
@@ -21,21 +21,37 @@ const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"
 
 const JSON_TYPE: &str = "application/json";
 
-/// Whether Settings say all that there is in a member of the request.
-pub(super) fn says_all_of(key: &str, value: Node<'_>) -> bool {
-    if is_spelled(key, "generationConfig") {
-        let thinking = get(value, "thinkingConfig");
-        let mime = wire::name_of(value, "responseMimeType");
-        return knows_all(value, CONFIG)
-            && thinking.is_none_or(|thinking| knows_all(thinking, THINKING))
-            && mime.is_none_or(|mime| matches!(&*mime, JSON_TYPE | "text/plain"));
+/// What Settings do not say of a member of the request: all of it, or of the objects that they know those members that
+/// they do not, by the names on the way to them.
+pub(super) fn unsaid(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
+    let known = if is_spelled(&key, "generationConfig") {
+        CONFIG
+    } else if is_spelled(&key, "toolConfig") {
+        &["functionCallingConfig"]
+    } else {
+        return vec![(key, value)];
+    };
+    let mut unsaid = Vec::new();
+    for (name, value) in value.members() {
+        let name = name.text().unwrap_or_default();
+        if is_spelled(&name, "thinkingConfig") && known.len() > 1 {
+            let others = value.members().filter_map(|(inner, value)| Some((inner.text()?, value)));
+            let others = others.filter(|(inner, _)| !is_known(inner, THINKING));
+            unsaid
+                .extend(others.map(|(inner, v)| (Name::from(format!("{key}.{name}.{inner}")), v)));
+            continue;
+        }
+        let is_other_type = is_spelled(&name, "responseMimeType")
+            && !matches!(value.text().as_deref(), Some(JSON_TYPE | "text/plain") | None);
+        if is_other_type || !is_known(&name, known) {
+            unsaid.push((Name::from(format!("{key}.{name}")), value));
+        }
     }
-    is_spelled(key, "toolConfig") && knows_all(value, &["functionCallingConfig"])
+    unsaid
 }
 
-fn knows_all(node: Node<'_>, names: &[&str]) -> bool {
-    let mut keys = node.members().filter_map(|(key, _)| key.text());
-    keys.all(|key| names.iter().any(|name| is_spelled(&key, name)))
+fn is_known(key: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| is_spelled(key, name))
 }
 
 /// Reads the settings.

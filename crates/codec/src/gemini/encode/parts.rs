@@ -17,10 +17,14 @@ pub(super) fn call_part(call: &ToolCall, id: &str, stand_in: Option<&str>) -> Js
     })
 }
 
-/// Free text is not an object, and this wire takes objects only.
+/// Free text is not an object, nor is what a model wrote that is no JSON, and this wire takes objects only.
 pub(in crate::gemini) fn arguments(call: &ToolCall) -> Json {
     if call.args.bytes().first() == Some(&b'{') {
         return call.args.clone();
+    }
+    if matches!(call.args.as_str(), "null" | "\"\"") && !call.custom {
+        // Some models say nothing where there is nothing to say.
+        return json::object(|_| {});
     }
     json::object(|o| {
         o.raw("input", &call.args);

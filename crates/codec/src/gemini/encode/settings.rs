@@ -2,24 +2,26 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Call, Choice, Json, NativeReasoning, Output, Profile, json};
+use throughline_core::{Call, Choice, Json, NativeReasoning, Output, Profile, Tool, Wire, json};
 
 use crate::draft::{self, Draft};
-use crate::effort;
 use crate::gemini::contract;
 use crate::gemini::encode::spelling;
 use crate::gemini::path::{self, Path};
 use crate::gemini::wire;
+use crate::{edit, effort};
 
 /// Members of one object that have to change, by their camelCase names.
-type Changes = Vec<(&'static str, Option<Json>)>;
+type Changes = Vec<(Cow<'static, str>, Option<Json>)>;
 
 /// Writes every setting that is not already in the source as it should be.
 pub(super) fn put(draft: &mut Draft<'_>, call: &Call) {
     let settings = &call.settings;
-    let mut changes = Changes::new();
+    let is_retargeted = draft.is_retargeted() || is_for_another_model(draft, call);
+    let mut changes = remaining(draft, call, "generationConfig");
+    let mut push = |key: &'static str, value| changes.push((Cow::Borrowed(key), value));
     if draft.differs(|s| &s.max_tokens) {
-        changes.push(("maxOutputTokens", settings.max_tokens.map(Json::from)));
+        push("maxOutputTokens", settings.max_tokens.map(Json::from));
     }
     let sampling = [
         ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
@@ -27,11 +29,12 @@ pub(super) fn put(draft: &mut Draft<'_>, call: &Call) {
         ("topK", &settings.top_k, draft.differs(|s| &s.top_k)),
     ];
     for (key, value, differs) in sampling {
-        if differs && value.is_some() && call.target.profile.fixed_sampling {
+        let is_refused = call.target.profile.fixed_sampling && value.is_some();
+        if is_refused && (differs || is_retargeted) {
             draft.warn(key, "this model sets it itself; it was left out");
-            changes.push((key, None));
+            push(key, None);
         } else if differs {
-            changes.push((key, value.clone()));
+            push(key, value.clone());
         }
     }
     if draft.differs(|s| &s.stop) {
@@ -40,31 +43,53 @@ pub(super) fn put(draft: &mut Draft<'_>, call: &Call) {
                 a.string(stop);
             }
         });
-        changes.push(("stopSequences", (!settings.stop.is_empty()).then_some(stop)));
+        push("stopSequences", (!settings.stop.is_empty()).then_some(stop));
     }
     if draft.differs(|s| &s.output) {
         changes.extend(output(settings.output.as_ref()));
     }
     let key = spelling(draft, ["generationConfig", "generation_config"]);
     let base = draft.latest(key).filter(|base| base.bytes().first() == Some(&b'{'));
-    if draft.differs(|s| &s.reasoning) || is_for_another_model(draft, call) {
-        let thinking = match &settings.reasoning {
+    let more = remaining(draft, call, "generationConfig.thinkingConfig");
+    let is_reconsidered = draft.differs(|s| &s.reasoning) || is_retargeted;
+    if is_reconsidered || !more.is_empty() {
+        let mut thinking = match &settings.reasoning {
+            _ if !is_reconsidered => Changes::new(),
             Some(reasoning) => thinking(draft, reasoning, &call.target.profile),
-            None => {
-                vec![("includeThoughts", None), ("thinkingBudget", None), ("thinkingLevel", None)]
-            }
+            None => thoughtless(),
         };
+        thinking.extend(more);
         let tree = base.as_ref().map(Json::tree);
         let before = tree.as_ref().and_then(|tree| wire::get(tree.root(), "thinkingConfig"));
         let before = before.filter(|before| before.is_object()).map(throughline_core::Node::json);
         if let Some(config) = changed(before.as_ref(), &thinking) {
-            changes.push(("thinkingConfig", (config.as_str() != "{}").then_some(config)));
+            let config = (config.as_str() != "{}").then_some(config);
+            changes.push((Cow::Borrowed("thinkingConfig"), config));
         }
     }
     if let Some(config) = changed(base.as_ref(), &changes) {
         draft.put(key, config);
     }
     put_choice(draft, call);
+}
+
+/// The members of an object that no setting speaks for and that do not stand in the source: they were read one by one,
+/// and come together again.
+fn remaining(draft: &mut Draft<'_>, call: &Call, object: &str) -> Changes {
+    let mut found = Changes::new();
+    for extra in call.extras.iter().filter(|extra| extra.wire == Some(Wire::GEMINI)) {
+        let Some((parent, name)) = extra.key.rsplit_once('.') else { continue };
+        if wire::is_path(parent, object) {
+            let is_there = draft.source().is_some_and(|source| {
+                edit::place_in(&source.request.body, extra.value.bytes()).is_some()
+            });
+            if !is_there {
+                draft.remove(extra.key.to_string());
+                found.push((Cow::Owned(name.to_owned()), Some(extra.value.clone())));
+            }
+        }
+    }
+    found
 }
 
 /// Whether the source asked another model, whose words for thinking this one may not know.
@@ -76,7 +101,7 @@ fn is_for_another_model(draft: &Draft<'_>, call: &Call) -> bool {
 /// The object with these changes, in the spelling that it has; nothing where nothing changes.
 fn changed(base: Option<&Json>, changes: &Changes) -> Option<Json> {
     let tree = base.map(Json::tree);
-    let spelled = |name: &'static str| {
+    let spelled = |name: &str| {
         let found = tree.as_ref().and_then(|tree| wire::member(tree.root(), name));
         found.map(|(key, _)| Cow::Owned(key.into_owned()))
     };
@@ -85,7 +110,7 @@ fn changed(base: Option<&Json>, changes: &Changes) -> Option<Json> {
         .filter_map(|(name, value)| match (spelled(name), value) {
             (None, None) => None,
             (Some(key), value) => Some((key, value.clone())),
-            (None, Some(value)) => Some((Cow::Borrowed(*name), Some(value.clone()))),
+            (None, Some(value)) => Some((name.clone(), Some(value.clone()))),
         })
         .collect();
     (!changes.is_empty()).then(|| draft::edited(base, &changes))
@@ -97,7 +122,16 @@ fn output(output: Option<&Output>) -> Changes {
         Some(Output::Schema { schema, .. }) => Some(schema.clone()),
         Some(Output::Json) | None => None,
     };
-    vec![("responseMimeType", mime), ("responseSchema", None), ("responseJsonSchema", schema)]
+    named([("responseMimeType", mime), ("responseSchema", None), ("responseJsonSchema", schema)])
+}
+
+fn named<const N: usize>(members: [(&'static str, Option<Json>); N]) -> Changes {
+    members.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect()
+}
+
+/// Nothing said of thinking.
+fn thoughtless() -> Changes {
+    named([("includeThoughts", None), ("thinkingBudget", None), ("thinkingLevel", None)])
 }
 
 /// How to think: a level for models that have levels, else a budget.
@@ -110,9 +144,11 @@ fn thinking(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profil
         !profile.levels.is_empty()
     };
     if !takes_levels && profile.budget.is_none() && !is_unknown {
-        let message = format!("{} does not reason; the setting was left out", profile.name);
-        draft.warn("reasoning", message);
-        return Changes::new();
+        if !reasoning.is_off() {
+            let message = format!("{} does not reason; the setting was left out", profile.name);
+            draft.warn("reasoning", message);
+        }
+        return thoughtless();
     }
     let (level, budget) = match (reasoning.is_off(), takes_levels) {
         (true, true) => (level_off(draft, profile), None),
@@ -129,11 +165,11 @@ fn thinking(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profil
     if is_silent {
         shown = None;
     }
-    vec![
+    named([
         ("includeThoughts", shown.map(Json::from)),
         ("thinkingBudget", budget),
         ("thinkingLevel", level.map(|level| json::string(&level))),
-    ]
+    ])
 }
 
 fn budget_off(draft: &mut Draft<'_>, profile: &Profile) -> Json {
@@ -164,12 +200,7 @@ fn level(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) 
             effort
         }
         (None, Some(budget)) => {
-            let level = match budget {
-                0..=1024 => "minimal",
-                1025..=4096 => "low",
-                4097..=12_288 => "medium",
-                12_289.. => "high",
-            };
+            let level = effort::of_budget(budget);
             let message = format!("{} takes levels; {budget} was read as `{level}`", profile.name);
             draft.warn("reasoning.budget_tokens", message);
             level
@@ -210,9 +241,38 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
     if draft.differs(|s| &s.parallel) && call.settings.parallel == Some(false) {
         draft.warn("parallel", "this wire cannot ask for one tool at a time; it was left out");
     }
-    if !draft.differs(|s| &s.choice) {
-        return;
+    let is_reconsidered = call.settings.choice.is_some() && has_other_tools(draft, call);
+    let more = remaining(draft, call, "toolConfig");
+    let mut changes = Changes::new();
+    if draft.differs(|s| &s.choice) || is_reconsidered {
+        changes.push((Cow::Borrowed("functionCallingConfig"), calling(draft)));
     }
+    changes.extend(more);
+    let key = spelling(draft, ["toolConfig", "tool_config"]);
+    let base = draft.latest(key).filter(|base| base.bytes().first() == Some(&b'{'));
+    if let Some(config) = changed(base.as_ref(), &changes) {
+        draft.set(key, (config.as_str() != "{}").then_some(config));
+    }
+}
+
+/// Whether other tools are sent than the source had.
+fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
+    let element = |tool: &Tool| {
+        let native = tool.native.as_ref()?;
+        draft.source().and_then(|source| {
+            edit::place_in(&source.request.body, native.envelope.as_ref()?.json.bytes())
+        })
+    };
+    let had = draft.was("tools").map(|tools| tools.tree().root().elements().count());
+    let mut elements: Vec<_> =
+        call.tools.iter().map(|tool| element(tool).map(|e| e.start)).collect();
+    let is_new = elements.iter().any(Option::is_none);
+    elements.dedup();
+    draft.source().is_some() && (is_new || elements.len() != had.unwrap_or(0))
+}
+
+/// Which tools to call.
+fn calling(draft: &mut Draft<'_>) -> Option<Json> {
     let mode = |mode: &str, allowed: Option<&str>| {
         json::object(|o| {
             o.string("mode", mode);
@@ -223,24 +283,16 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
             }
         })
     };
-    let value = match &call.settings.choice {
+    match draft.fitting_choice() {
         Some(Choice::Auto) => Some(mode("AUTO", None)),
         Some(Choice::None) => Some(mode("NONE", None)),
         Some(Choice::Any) => Some(mode("ANY", None)),
-        Some(Choice::Tool(name)) => Some(mode("ANY", Some(name))),
-        Some(Choice::Other(own)) if own.tree().root().text_of("mode").is_some() => {
-            Some(own.clone())
-        }
+        Some(Choice::Tool(name)) => Some(mode("ANY", Some(&name))),
+        Some(Choice::Other(own)) if own.tree().root().text_of("mode").is_some() => Some(own),
         Some(Choice::Other(_)) => {
             draft.warn("tool_choice", "this wire has no such choice; it was left out");
             None
         }
         None => None,
-    };
-    let key = spelling(draft, ["toolConfig", "tool_config"]);
-    let base = draft.latest(key).filter(|base| base.bytes().first() == Some(&b'{'));
-    let changes = vec![("functionCallingConfig", value)];
-    if let Some(config) = changed(base.as_ref(), &changes) {
-        draft.set(key, (config.as_str() != "{}").then_some(config));
     }
 }

@@ -92,6 +92,8 @@ impl Writer<'_> {
         draft.warn_of_markers(item.native.as_ref());
         let why = refusal.unwrap_or_else(|| gate::why_left(item, &self.call.target));
         let part = match &item.body {
+            // A text that another wire had for the sake of its signature says nothing here.
+            Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => None,
             Body::Text(text) | Body::Summary { text, .. } => Some(parts::text(item.role, text)),
             Body::Media(media) => {
                 let part = parts::media(item.role, media, &self.call.target);

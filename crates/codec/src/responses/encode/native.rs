@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Did, Digest, Fate, How, Item, Json, Native, Role, Side, Thought, ThoughtKind, ToolCall,
-    Why, json,
+    Body, Did, Digest, Fate, How, Item, Json, Name, Native, Role, Side, Thought, ThoughtKind,
+    ToolCall, ToolResult, Why, json,
 };
 
 use crate::draft::{self, Draft};
@@ -39,7 +39,10 @@ impl Writer<'_> {
                 let fate = draft::reshaped(item, How::Flattened, Why::Foreign);
                 (Some(self.result(draft, result)), fate)
             }
-            Body::Result(_) => (Some(native.json.clone()), kept),
+            Body::Result(result) => {
+                let element = self.native_result(draft, native, result);
+                (Some(element), kept)
+            }
             Body::Hosted(_)
             | Body::Compaction
             | Body::Unknown
@@ -146,11 +149,12 @@ impl Writer<'_> {
         let mut is_renamed = false;
         if let Some(wire_id) = &call.wire_id {
             let is_new = self.sent.insert(Arc::clone(wire_id));
-            is_renamed = !is_new && native.side == Side::Response;
+            let is_refused = self.stranger(item).is_some() && !self.ids.takes(wire_id);
+            is_renamed = is_refused || (!is_new && native.side == Side::Response);
             if is_renamed {
                 let fresh = self.ids.call(&call.id);
-                let change = (Cow::Borrowed("call_id"), Some(json::string(&fresh)));
-                element = draft::edited(Some(&element), &[change]);
+                self.renamed.insert(call.id.clone());
+                element = with_call_id(&element, &fresh);
             } else {
                 self.ids.native(&call.id, wire_id);
             }
@@ -162,4 +166,21 @@ impl Writer<'_> {
         };
         (Some(element), fate)
     }
+
+    /// A tool's answer under the id that its call has now. One to no call that is here must at least have an id that the
+    /// target takes, unless the target is whom it was written for.
+    fn native_result(&self, draft: &Draft<'_>, native: &Native, result: &ToolResult) -> Json {
+        let is_at_home = draft.source().is_some() && !draft.has_moved();
+        let is_refused = |id: &Name| !is_at_home && !self.ids.takes(id);
+        let is_other =
+            self.renamed.contains(&result.call) || result.wire_id.as_ref().is_some_and(is_refused);
+        if is_other {
+            return with_call_id(&native.json, &self.ids.result(&result.call));
+        }
+        native.json.clone()
+    }
+}
+
+fn with_call_id(element: &Json, id: &str) -> Json {
+    draft::edited(Some(element), &[(Cow::Borrowed("call_id"), Some(json::string(id)))])
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use throughline_core::{Body, Item, Json, Origin, Reply, Role, json};
 
 use crate::draft;
-use crate::responses::encode::{WIRE, envelope, groups, parts, whole};
+use crate::responses::encode::{WIRE, arguments, call_words, envelope, groups, parts, whole};
 use crate::responses::wire::{self, CONTENT};
 
 /// Writes a whole response.
@@ -128,16 +128,11 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
             });
         })),
         Body::Call(call) => Some(json::object(|o| {
-            let args = call.args.tree();
-            let text = args.root().text().filter(|_| call.custom);
-            let (kind, prefix) =
-                if text.is_some() { ("custom_tool_call", "ctc") } else { ("function_call", "fc") };
+            let (kind, key) = call_words(call);
+            let prefix = if key == "input" { "ctc" } else { "fc" };
             o.string("id", &made(prefix)).string("type", kind).string("status", "completed");
             o.string("call_id", &call.id.0).string("name", &call.name);
-            match text {
-                Some(text) => o.string("input", &text),
-                None => o.string("arguments", call.args.as_str()),
-            };
+            o.string(key, &arguments(call));
         })),
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None

@@ -150,7 +150,7 @@ fn beginning(element: Node<'_>) -> Json {
                 (CONTENT, Kind::Message | Kind::Reasoning) | ("summary", Kind::Reasoning) => {
                     o.array(&name, |_| {})
                 }
-                (key, kind) if kind.seals(key).is_some() => continue,
+                (key, kind) if kind.is_sealed(key) => continue,
                 (name, _) => o.node(name, value),
             };
         }

@@ -232,8 +232,12 @@ impl ResponseEncoder {
     }
 
     fn close_live(&mut self, mut live: Live, item: &Item, out: &mut Vec<Frame>) {
+        let arguments;
         let text = match &item.body {
-            Body::Call(call) => call.args.as_str(),
+            Body::Call(call) => {
+                arguments = encode::arguments(call);
+                &*arguments
+            }
             Body::Text(_)
             | Body::Media(_)
             | Body::Thought(_)

@@ -1,0 +1,193 @@
+//! What becomes of a request that goes to another model or endpoint than it was written for, and of what other wires
+//! left in it.
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, Call, Choice, Did, Event, Item, Outcome, Place, Reply, Role, Target, ToolCall, Warning,
+    Why, json,
+};
+
+use super::tests::{answer, body, input, look, openai, read, result, said, target, text};
+use crate::{Asked, Codec, Gemini, OpenAiResponses, events_of};
+
+const KEPT_ELSEWHERE: &str = "only the endpoint that keeps it knows it; it was left out";
+
+/// What a request becomes when it is sent to another target, and which settings are told of.
+fn moved(request: &str, from: &str, to: Target) -> (String, Vec<String>) {
+    let mut call = read(request, target("openai", from));
+    assert_eq!(body(&call), request, "unmoved it stays as it is");
+    call.target = to;
+    let told = OpenAiResponses.encode(&call).unwrap().warnings;
+    (body(&call), told.iter().map(|warning| warning.setting.to_string()).collect())
+}
+
+#[test]
+fn a_model_that_does_not_reason_is_not_asked_to() {
+    let request = r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"high","mode":"pro"},"include":["reasoning.encrypted_content"],"store":false}"#;
+    let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-4o"));
+    assert_eq!(sent, r#"{"model":"gpt-4o","input":"Hi","store":false}"#);
+    assert_eq!(told, ["reasoning"]);
+}
+
+#[test]
+fn effort_sampling_and_choice_are_thought_over_for_another_model() {
+    let request =
+        r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"xhigh","summary":"detailed"}}"#;
+    let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-5"));
+    let expected =
+        r#"{"model":"gpt-5","input":"Hi","reasoning":{"effort":"high","summary":"detailed"}}"#;
+    assert_eq!((sent.as_str(), told), (expected, vec!["reasoning.effort".to_owned()]));
+
+    let request = r#"{"model":"gpt-4o","input":"Hi","temperature":0.5}"#;
+    let (sent, told) = moved(request, "gpt-4o", target("openai", "gpt-5"));
+    assert_eq!(sent, r#"{"model":"gpt-5","input":"Hi"}"#);
+    assert_eq!(told, ["temperature"]);
+
+    let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"required","store":true}"#;
+    let deepseek = target("deepseek-responses", "deepseek-v4-flash");
+    let (sent, told) = moved(request, "gpt-5.6", deepseek);
+    let expected = r#"{"model":"deepseek-v4-flash","input":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"auto","store":true}"#;
+    assert_eq!((sent.as_str(), told), (expected, vec!["tool_choice".to_owned()]));
+}
+
+#[test]
+fn what_an_endpoint_keeps_is_not_asked_of_another() {
+    let request = r#"{"model":"gpt-5.6","input":"Hi","previous_response_id":"resp_0","prompt":{"id":"p"},"store":true}"#;
+    for (provider, model) in
+        [("xai", "grok-4.3"), ("azure", "gpt-5.6"), ("deepseek-responses", "deepseek-v4-flash")]
+    {
+        let (sent, told) = moved(request, "gpt-5.6", target(provider, model));
+        assert_eq!(sent, format!(r#"{{"model":"{model}","input":"Hi","store":true}}"#));
+        assert_eq!(told, ["previous_response_id", "prompt"]);
+    }
+    let request = r#"{"model":"gpt-5.6","input":"Hi","conversation":"conv_1"}"#;
+    let (sent, told) = moved(request, "gpt-5.6", target("azure", "gpt-5.6"));
+    assert_eq!(sent, r#"{"model":"gpt-5.6","input":"Hi"}"#);
+    assert_eq!(told, ["conversation"]);
+}
+
+#[test]
+fn without_the_answer_to_go_on_from_the_whole_conversation_is_sent() {
+    let call =
+        r#"{"id":"fc_1","type":"function_call","arguments":"{}","call_id":"call_1","name":"look"}"#;
+    let mut call = {
+        let mut made = read(r#"{"model":"gpt-5.6","input":"Hi"}"#, openai());
+        made.extend(answer(&[call], openai()).items);
+        made
+    };
+    call.resumes = Some("resp_1".into());
+    call.extend([result("call_1", Outcome::Ok, "4")]);
+    assert_eq!(input(&call).0.len(), 1);
+    call.target = target("xai", "grok-4.3");
+    let (elements, fates, warnings) = input(&call);
+    assert_eq!(elements.len(), 3);
+    assert!(!fates.contains(&Did::Elided(Why::Covered)), "{fates:?}");
+    assert_eq!(warnings, [Warning::new("previous_response_id", KEPT_ELSEWHERE)]);
+    // The new endpoint's own answer can be gone on from.
+    call.resumes = Some("resp_2".into());
+    assert!(body(&call).contains(r#""previous_response_id":"resp_2""#));
+}
+
+#[test]
+fn hosted_tools_of_another_endpoint_stay_behind_with_the_choice_of_them() {
+    let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}],"tool_choice":{"type":"file_search"},"parallel_tool_calls":true}"#;
+    let (sent, told) = moved(request, "gpt-5.6", target("xai", "grok-4.3"));
+    assert_eq!(sent, r#"{"model":"grok-4.3","input":"Hi","tools":[]}"#);
+    assert_eq!(told, ["tools", "tool_choice", "parallel"]);
+}
+
+#[test]
+fn what_is_said_of_tools_needs_tools() {
+    let mut call = Call::new(openai());
+    call.settings.choice = Some(Choice::Any);
+    call.settings.parallel = Some(false);
+    call.items = vec![said(Role::User, "Hi")];
+    let plain = r#"{"model":"gpt-5.6","input":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(body(&call), plain);
+    let told: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
+    assert_eq!(told, ["tool_choice", "parallel"]);
+    call.tools = vec![look()];
+    assert!(body(&call).contains(r#""tool_choice":"required","parallel_tool_calls":false"#));
+
+    let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"required","parallel_tool_calls":true}"#;
+    let mut call = read(request, openai());
+    call.tools.clear();
+    assert_eq!(body(&call), r#"{"model":"gpt-5.6","input":"Hi","tools":[]}"#);
+    let odd =
+        r#"{"model":"gpt-5.6","input":"Hi","tool_choice":"required","parallel_tool_calls":true}"#;
+    assert_eq!(body(&read(odd, openai())), odd);
+}
+
+fn broken(custom: bool) -> Item {
+    let args = json::string("{\"city\": \"Os");
+    let (id, name) = ("c1".into(), "look".into());
+    let call = ToolCall { id, wire_id: None, name, args, custom };
+    Item::new("call", Place::default(), Role::Assistant, Body::Call(call))
+}
+
+#[test]
+fn arguments_that_are_no_json_are_said_as_they_are() {
+    let mut call = Call::new(openai());
+    call.items = vec![broken(false)];
+    let expected =
+        r#"{"type":"function_call","call_id":"c1","name":"look","arguments":"{\"city\": \"Os"}"#;
+    assert_eq!(input(&call).0, [expected]);
+
+    let mut reply = answer(&[], openai());
+    reply.origin = target("gemini", "gemini-2.5-flash").origin;
+    reply.items = vec![broken(false)];
+    let asked = Asked::of(openai());
+    let arguments = |reply: &Reply| match &reply.items[0].body {
+        Body::Call(call) => call.args.clone(),
+        other => panic!("{other:?}"),
+    };
+    let whole = OpenAiResponses.encode_reply(&reply).unwrap();
+    let again = OpenAiResponses.decode_reply(&whole, &asked).unwrap();
+    assert_eq!(arguments(&again), arguments(&reply));
+    let (mut encoder, mut decoder) = (OpenAiResponses.encoder(), OpenAiResponses.decoder(&asked));
+    let mut ended = None;
+    for event in events_of(&reply) {
+        for frame in encoder.push(&event).unwrap() {
+            for event in decoder.push(&frame).unwrap() {
+                if let Event::Ended(reply) = event {
+                    ended = Some(*reply);
+                }
+            }
+        }
+    }
+    assert_eq!(arguments(&ended.unwrap()), arguments(&reply));
+}
+
+#[test]
+fn a_call_id_that_the_target_refuses_is_replaced_in_the_answer_too() {
+    let long = "call-0123456789-0123456789-0123456789-0123456789-0123456789";
+    let request = format!(
+        r#"{{"model":"grok-4.3","input":[{{"type":"function_call","call_id":"{long}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{long}","output":"1"}},{{"type":"function_call_output","call_id":"lost {long}","output":"2"}}]}}"#
+    );
+    let mut call = read(&request, target("xai", "grok-4.3"));
+    assert_eq!(body(&call), request);
+    call.target = openai();
+    let ids: Vec<String> = input(&call)
+        .0
+        .iter()
+        .map(|element| text(element).tree().root().text_of("call_id").unwrap().into_owned())
+        .collect();
+    assert_eq!((ids[0] == ids[1], ids[1] == ids[2]), (true, false));
+    assert!(ids.iter().all(|id| id.len() <= 40 && !id.contains(' ')), "{ids:?}");
+}
+
+#[test]
+fn what_only_gemini_knows_is_named() {
+    let body = r#"{"contents":[{"parts":[{"text":"Hi"}]}],"generationConfig":{"temperature":1,"seed":3,"thinkingConfig":{"thinkingBudget":9,"odd":1}}}"#;
+    let request = throughline_core::Request {
+        path: "/v1beta/models/gemini-2.5-flash:generateContent".into(),
+        headers: Vec::new(),
+        body: Bytes::from_static(body.as_bytes()),
+    };
+    let asked = Asked::of(target("gemini", "gemini-2.5-flash"));
+    let mut call = Gemini.decode_request(&request, &asked).unwrap();
+    call.target = target("openai", "gpt-4o");
+    let told: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
+    assert_eq!(told, ["generationConfig.seed", "generationConfig.thinkingConfig.odd", "reasoning"]);
+    assert!(super::tests::body(&call).contains(r#""temperature":1"#));
+}

@@ -1,0 +1,122 @@
+//! Conversations made longer and stranger: answers to open calls, and thoughts that the caller made.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, Call, CallId, Item, Outcome, Part, Place, ReasoningFormat, ReasoningSource, Role,
+    Thought, ThoughtKind, ThreadSecret, ToolResult,
+};
+
+/// What a user says.
+pub(crate) fn user_text(text: &str) -> Item {
+    Item::new("said", Place::default(), Role::User, Body::Text(Arc::from(text)))
+}
+
+/// A plain thought that the caller made, in the message of `place`.
+pub(crate) fn plain_thought(number: usize, place: Place) -> Item {
+    let words = format!("A caller's own thought, number {number}.");
+    let mut thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
+    thought.source = ReasoningSource::NonReasonerModel;
+    Item::new(format!("plain-{number}").as_str(), place, Role::Assistant, Body::Thought(thought))
+}
+
+/// Lets the Call send plain thoughts.
+pub(crate) fn with_secret(mut call: Call) -> Call {
+    call.replay.secret = Some(ThreadSecret::new([7; 32]));
+    call
+}
+
+/// Plain thoughts between every call and what follows it: another call, or the answer.
+pub(crate) fn with_thoughts(items: &[Item]) -> Vec<Item> {
+    let mut mixed = Vec::with_capacity(items.len() + 8);
+    for (at, item) in items.iter().enumerate() {
+        mixed.push(item.clone());
+        let is_call = matches!(item.body, Body::Call(_));
+        let next = items.get(at + 1).map(|next| &next.body);
+        if is_call && matches!(next, Some(Body::Call(_) | Body::Result(_))) {
+            mixed.push(plain_thought(at, item.place));
+        }
+    }
+    mixed
+}
+
+/// The calls that nothing answers yet, with their tools' names.
+pub(crate) fn open_calls(items: &[Item]) -> Vec<&Item> {
+    let mut open: Vec<&Item> = Vec::new();
+    for item in items {
+        match &item.body {
+            Body::Call(_) => open.push(item),
+            Body::Result(result) => open.retain(|item| !is_call(item, &result.call)),
+            _ => {}
+        }
+    }
+    open
+}
+
+fn is_call(item: &Item, id: &CallId) -> bool {
+    matches!(&item.body, Body::Call(call) if call.id == *id)
+}
+
+/// Answers to the calls that are open.
+pub(crate) fn answers(items: &[Item]) -> Vec<Item> {
+    let answer = |(at, item): (usize, &&Item)| {
+        let Body::Call(call) = &item.body else { return None };
+        let result = ToolResult {
+            call: call.id.clone(),
+            wire_id: call.wire_id.clone(),
+            name: Some(call.name.clone()),
+            outcome: Outcome::Ok,
+            parts: vec![Part::Text(Arc::from("It is done."))],
+        };
+        let place = Place::new(0, at);
+        Some(Item::new(format!("answer-{at}").as_str(), place, Role::Tool, Body::Result(result)))
+    };
+    open_calls(items).iter().enumerate().filter_map(answer).collect()
+}
+
+/// Whether a conversation is one that providers take: it begins with the user, says something in every message, and
+/// every call is answered once, right behind it; only the calls at its end may still be open.
+pub(crate) fn is_sound(items: &[Item]) -> bool {
+    let mut open: Vec<&CallId> = Vec::new();
+    let mut seen: HashSet<&CallId> = HashSet::new();
+    let mut answering = false;
+    let mut turns: Vec<(Role, bool)> = Vec::new();
+    let turn = |item: &&Item| !matches!(item.role, Role::System | Role::Developer);
+    if items.iter().find(turn).is_none_or(|item| item.role == Role::Assistant) {
+        return false;
+    }
+    for item in items {
+        let speaks = match &item.body {
+            Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
+            Body::Unknown => false,
+            _ => true,
+        };
+        match turns.last_mut() {
+            Some((role, spoken)) if *role == item.role => *spoken |= speaks,
+            _ => turns.push((item.role, speaks)),
+        }
+        // Answers of the time before tools had ids.
+        if item.role == Role::Tool && !matches!(item.body, Body::Result(_)) {
+            return false;
+        }
+        match &item.body {
+            Body::Call(call) => {
+                let is_again = !seen.insert(&call.id);
+                if is_again || (answering && !open.is_empty()) || call.name.is_empty() {
+                    return false;
+                }
+                answering = false;
+                open.push(&call.id);
+            }
+            Body::Result(result) => {
+                let Some(at) = open.iter().position(|id| **id == result.call) else { return false };
+                open.remove(at);
+                answering = true;
+            }
+            _ if !open.is_empty() && (answering || item.role != Role::Assistant) => return false,
+            _ => {}
+        }
+    }
+    turns.iter().all(|(_, speaks)| *speaks) && (open.is_empty() || !answering)
+}
