@@ -99,6 +99,7 @@ pub enum Switch {
 /// What a model family can do, and what it demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Profile {
     /// The row's name, which is also the family's.
     pub name: String,
@@ -118,6 +119,8 @@ pub struct Profile {
     pub budget: Option<Budget>,
     /// Whether `temperature`, `top_p` and `top_k` are refused.
     pub fixed_sampling: bool,
+    /// Whether they are refused while it reasons.
+    pub unsampled_while_reasoning: bool,
     /// Under which circumstances a forced tool choice is refused.
     pub forced_tools: ForcedTools,
     /// When its reasoning must be sent back.
@@ -144,6 +147,14 @@ impl Profile {
     /// The length of the longest of its patterns that a model's name fits, whatever the case of either.
     pub fn fit(&self, model: &str) -> Option<usize> {
         self.models.iter().filter(|pattern| fits(pattern, model)).map(String::len).max()
+    }
+
+    /// Whether it can think at all.
+    pub fn can_think(&self) -> bool {
+        self.thinks_by_default
+            || self.always_thinks
+            || self.takes(Mode::Enabled)
+            || !self.efforts.is_empty()
     }
 
     /// Whether the model takes requests in that mode.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Choice, Did, How, Item, Json, Name, NativeReasoning, Outcome, Output, Part, Place,
-    Reply, Request, Role, Stop, Target, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Usage,
-    Warning, Why,
+    Reply, Request, Role, Stop, Target, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall,
+    ToolResult, Usage, Warning, Why,
 };
 
 use crate::chat::OpenAiChat;
@@ -360,7 +360,8 @@ fn a_callers_plain_thought_is_the_users_text_in_its_envelope() {
     let item = |thought: &Thought| {
         Item::new("t", Place::new(0, 0), Role::Assistant, Body::Thought(thought.clone()))
     };
-    let call = call_with(target("deepseek", "deepseek-reasoner"), vec![item(&thought)]);
+    let mut call = call_with(target("deepseek", "deepseek-reasoner"), vec![item(&thought)]);
+    call.replay.secret = Some(ThreadSecret::new([7; 32]));
     let encoded = OpenAiChat.encode(&call).unwrap();
     assert_eq!(encoded.fates[1].visible, Did::Reshaped(How::Enveloped));
     assert!(body(&call).contains("hunch") && !body(&call).contains(r#""role":"assistant""#));
@@ -410,10 +411,20 @@ fn what_cannot_be_asked_for_is_warned_of() {
     assert_eq!(warned, ["reasoning.budget_tokens", "temperature"]);
     let (text, warnings) = settings("deepseek", "deepseek-v4", |call| {
         call.settings.choice = Some(Choice::Any);
+        call.tools.push(Tool {
+            name: "f".into(),
+            description: None,
+            schema: Some(Json::parse("{}").unwrap()),
+            hosted: false,
+            native: None,
+        });
         call.settings.max_tokens = Some(9);
         call.settings.stop = vec!["END".into()];
     });
-    assert_eq!(text, r#","max_tokens":9,"stop":["END"],"tool_choice":"auto"}"#);
+    let tool = r#"{"type":"function","function":{"name":"f","parameters":{}}}"#;
+    let expected =
+        format!(r#","tools":[{tool}],"max_tokens":9,"stop":["END"],"tool_choice":"auto"}}"#);
+    assert_eq!(text, expected);
     assert_eq!(&*warnings[0].setting, "tool_choice");
     let (_, warnings) = settings("minimax", "minimax-m2", thinking(|r| r.enabled = Some(true)));
     assert_eq!(&*warnings[0].setting, "reasoning");

@@ -1,10 +1,10 @@
 //! Calls and Replies, written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
-    Body, Call, CallId, Did, Digest, Encoded, Envelope, Extra, Fate, How, Item, Json, Name, Native,
-    Role, Side, Warning, Why, Wire, json, tag::tag_of,
+    Body, Call, CallId, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native,
+    Received, Role, Side, Tool, Warning, Why, Wire, json, tag::tag_of,
 };
 
 use crate::calls::OutgoingIds;
@@ -16,9 +16,12 @@ use crate::group::{Group, groups};
 use crate::prefix::Prefix;
 
 mod calls;
+pub(super) mod custom;
 mod fit;
 mod media;
 pub(super) mod message;
+mod payload;
+mod reasoning;
 pub(super) mod reply;
 mod settings;
 
@@ -48,48 +51,56 @@ impl Speaker {
 
 /// Writes a Call.
 pub(super) fn encode(call: &Call) -> Encoded {
-    if !has_moved(call) {
-        return write(call, false);
-    }
+    let Some(source) = call.source_on(&WIRE).filter(|source| has_moved(call, source)) else {
+        return write(call, Vec::new());
+    };
     // The request that it was read from went to another endpoint, whose settings and path are not this one's.
     let mut moved = call.clone();
     moved.source = None;
-    let is_native = wire::speaks_native(&call.target);
-    let is_ollamas = |extra: &Extra| matches!(&*extra.key, "options" | "keep_alive") && !is_native;
-    moved.extras.retain(|extra| !is_ollamas(extra));
-    let mut encoded = write(&moved, true);
-    for extra in call.extras.iter().filter(|extra| is_ollamas(extra)) {
-        let message = "only Ollama's native API knows this setting; it was left out";
-        encoded.warnings.push(Warning::new(Name::clone(&extra.key), message));
-    }
-    encoded
+    let mut warnings = Vec::new();
+    moved.tools.retain(|tool| {
+        let is_hosted = tool.hosted && tool.native.as_ref().is_some_and(|n| n.wire == WIRE);
+        if is_hosted {
+            let message = format!("`{}` is run by another provider; it was left out", tool.name);
+            warnings.push(Warning::new("tools", message));
+        }
+        !is_hosted
+    });
+    moved.extras.retain(|extra| {
+        let is_taken = extra.wire.as_ref() != Some(&WIRE)
+            || contract::takes_extra(&source.target, &call.target, &extra.key);
+        if !is_taken {
+            let message = "this endpoint is not known to take it; it was left out";
+            warnings.push(Warning::new(Name::clone(&extra.key), message));
+        }
+        is_taken
+    });
+    write(&moved, warnings)
 }
 
-/// Whether the Call was read from a request to another endpoint.
-fn has_moved(call: &Call) -> bool {
-    let Some(source) = call.source_on(&WIRE) else { return false };
-    let was_sent =
-        |item: &&Item| item.native_on(&WIRE).is_some_and(|native| native.side == Side::Request);
-    let mut sent = call.items.iter().filter(was_sent);
-    sent.any(|item| item.origin.is_some() && !is_own(call, item))
+/// Whether the Call was read from a request to another endpoint, or in another shape.
+fn has_moved(call: &Call, source: &Received) -> bool {
+    Draft::new(call, WIRE).has_moved()
         || wire::is_native_path(&source.request.path) && !wire::speaks_native(&call.target)
 }
 
-fn write(call: &Call, has_moved: bool) -> Encoded {
+fn write(call: &Call, warnings: Vec<Warning>) -> Encoded {
     let mut draft = Draft::new(call, WIRE);
+    draft.warnings = warnings;
     let model = call.target.model();
     if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
         draft.put("model", json::string(model));
     }
     let is_native = wire::speaks_native(&call.target);
+    let is_home = draft.source().is_some();
     let mut writer = Writer {
         call,
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
         ids: OutgoingIds::for_target(&call.target),
         names: HashMap::new(),
+        renamed: HashSet::new(),
         is_native,
-        is_home: draft.source().is_some(),
-        has_moved,
+        is_home,
     };
     let tools = writer.tools(&mut draft);
     let messages = writer.messages(&mut draft);
@@ -97,7 +108,7 @@ fn write(call: &Call, has_moved: bool) -> Encoded {
     if draft.was("tools").is_some() || !tools.is_empty() {
         draft.put_elements("tools", &tools);
     }
-    settings::put(&mut draft, call);
+    settings::put(&mut draft, call, &tools);
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
@@ -118,14 +129,24 @@ struct Writer<'c> {
     ids: OutgoingIds,
     /// The tools that were called: Ollama's native API has answers by tool name.
     names: HashMap<CallId, Name>,
+    /// The calls that go out under another id than they had on this wire.
+    renamed: HashSet<CallId>,
     is_native: bool,
     /// Whether the request that the Call was read from went to this endpoint.
     is_home: bool,
-    /// Whether it went to another one.
-    has_moved: bool,
 }
 
 impl<'c> Writer<'c> {
+    /// Whether the endpoint refuses what it does not list, and nothing was written with it in mind.
+    fn is_strict(&self) -> bool {
+        !self.is_home && contract::is_strict(&self.call.target)
+    }
+
+    /// Whether tools may take a text of any form.
+    fn takes_custom(&self) -> bool {
+        !self.is_native && (self.is_home || contract::takes_custom_tools(&self.call.target))
+    }
+
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
             prefix.absorb(name, element);
@@ -136,26 +157,21 @@ impl<'c> Writer<'c> {
         let mut tools = Vec::with_capacity(self.call.tools.len());
         for tool in &self.call.tools {
             let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
-            if let Some(native) = native.filter(|_| !(tool.hosted && self.has_moved)) {
-                tools.push(native.json.clone());
+            let custom = custom::declared(tool);
+            let is_taken = custom.is_none() || self.takes_custom();
+            if let Some(native) = native.filter(|_| is_taken) {
+                tools.push(self.unmarked(draft, &native.json));
             } else if tool.hosted {
                 let name = &tool.name;
                 draft
                     .warn("tools", format!("`{name}` is run by another provider; it was left out"));
             } else {
                 draft.warn_of_markers(tool.native.as_ref());
-                tools.push(json::object(|o| {
-                    o.string("type", "function").object("function", |o| {
-                        o.string("name", &tool.name);
-                        o.maybe_string("description", tool.description.as_deref());
-                        match &tool.schema {
-                            Some(schema) => o.raw("parameters", schema),
-                            None => o.object("parameters", |o| {
-                                o.string("type", "object").object("properties", |_| {});
-                            }),
-                        };
-                    });
-                }));
+                tools.push(match custom {
+                    Some(custom) if self.takes_custom() => custom.json(tool),
+                    Some(custom) => custom.as_function(draft, tool),
+                    None => function(tool),
+                });
             }
         }
         for tool in &tools {
@@ -182,6 +198,7 @@ impl<'c> Writer<'c> {
         let prefix = self.prefix.as_ref().map(Prefix::digest);
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
             && group.items.iter().all(|item| self.goes_as_it_is(item, prefix.as_ref()))
+            && self.is_listed(envelope)
         {
             for item in &group.items {
                 self.note_call(item);
@@ -220,8 +237,7 @@ impl<'c> Writer<'c> {
             return answers;
         }
         let envelope = self.envelope(draft, &group.items, &mut message);
-        let is_assistant = group.speaker == Speaker::Assistant;
-        let mut members = message.members(is_assistant, self.is_native);
+        let mut members = message.members(self.is_native);
         let is_misaddressed =
             group.speaker == Speaker::Developer && self.is_misaddressed(Role::Developer);
         let role = if is_misaddressed { Speaker::System } else { group.speaker }.role();
@@ -247,7 +263,7 @@ impl<'c> Writer<'c> {
         let item = *items.first()?;
         let native = item.native_on(&WIRE).filter(|native| native.side == Side::Request)?;
         let envelope = native.envelope.as_deref()?;
-        if item.origin.is_none() || is_own(self.call, item) {
+        if item.origin.is_none() && !self.is_strict() || is_own(self.call, item) {
             return Some(envelope);
         }
         let tree = envelope.json.tree();
@@ -306,7 +322,7 @@ impl<'c> Writer<'c> {
             let is_others = native.slot == slot::REFUSAL && !is_own(self.call, item);
             match (&item.body, why) {
                 (_, None) if self.fits(item) && !is_others => {
-                    self.add_native(item, native, message);
+                    self.add_native(draft, item, native, message);
                     return Fate { item: item.id.clone(), visible: Did::Kept, seals };
                 }
                 // What can be said without its seals is said.
@@ -334,9 +350,7 @@ impl<'c> Writer<'c> {
                 left(Why::NotOnThisWire)
             }
             Body::Call(call) => {
-                let is_ours = item.native_on(&WIRE).is_some();
-                let own_id = call.wire_id.as_ref().filter(|id| is_ours && !id.is_empty());
-                let call = self.call_json(call, own_id, None);
+                let call = self.call_json(item, call, None);
                 message.add_call(call);
                 fate
             }
@@ -344,7 +358,12 @@ impl<'c> Writer<'c> {
                 let tag = tag_of(&WIRE).unwrap_or_default();
                 let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
                 match way {
-                    CallersThought::Typed(payload) => message.add_payload(&payload, self.field()),
+                    CallersThought::Typed(payload) => {
+                        let channel = self.call.target.provider.dialect.channel;
+                        if !payload::add(message, &payload, channel) {
+                            return left(Why::NotOnThisWire);
+                        }
+                    }
                     CallersThought::Text(text) => message.add_text(&text),
                     CallersThought::Apart => {}
                 }
@@ -358,14 +377,20 @@ impl<'c> Writer<'c> {
         }
     }
 
-    fn add_native(&mut self, item: &Item, native: &Native, message: &mut Message) {
+    fn add_native(
+        &mut self,
+        draft: &mut Draft<'_>,
+        item: &Item,
+        native: &Native,
+        message: &mut Message,
+    ) {
         let part = match native.side {
             Side::Request => native.json.clone(),
             Side::Response => wire::project(&native.slot, &native.json),
         };
         let part = match &item.body {
             Body::Call(call) if native.slot.starts_with(slot::CALLS) => {
-                self.call_json(call, call.wire_id.as_ref(), Some(&part))
+                self.call_json(item, call, Some(&part))
             }
             Body::Text(_)
             | Body::Media(_)
@@ -375,7 +400,7 @@ impl<'c> Writer<'c> {
             | Body::Hosted(_)
             | Body::Compaction
             | Body::Summary { .. }
-            | Body::Unknown => part,
+            | Body::Unknown => self.unmarked(draft, &part),
         };
         let slot = self.taken(&native.slot, native.side);
         message.add(&slot, part, item.visible().unwrap_or_default());
@@ -398,6 +423,21 @@ impl<'c> Writer<'c> {
             }
         }
     }
+}
+
+fn function(tool: &Tool) -> Json {
+    json::object(|o| {
+        o.string("type", "function").object("function", |o| {
+            o.string("name", &tool.name);
+            o.maybe_string("description", tool.description.as_deref());
+            match &tool.schema {
+                Some(schema) => o.raw("parameters", schema),
+                None => o.object("parameters", |o| {
+                    o.string("type", "object").object("properties", |_| {});
+                }),
+            };
+        });
+    })
 }
 
 /// The Fate of an Item that was said from what we know of it: what the wire said, and its seals, stay behind.

@@ -18,6 +18,9 @@
 mod contract;
 mod decode;
 mod encode;
+#[cfg(test)]
+#[path = "move_tests.rs"]
+mod move_tests;
 mod slot;
 mod stream;
 mod tags;

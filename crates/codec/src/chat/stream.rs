@@ -73,8 +73,8 @@ impl ChunkDecoder {
         if choices.is_none() && !is_native {
             return vec![Event::Alien(root.json())];
         }
-        let choices: Vec<_> = choices.into_iter().flat_map(Node::elements).collect();
-        let mut events = self.begin(root, is_native || !choices.is_empty());
+        let choices = || choices.into_iter().flat_map(Node::elements);
+        let mut events = self.begin(root, is_native || choices().next().is_some());
         for (key, value) in root.members() {
             if !key.is("choices") && !key.is("message") {
                 self.note("", key, value);
@@ -92,9 +92,9 @@ impl ChunkDecoder {
             return events;
         }
         let mut others = Vec::new();
-        for choice in choices {
+        for choice in choices() {
             if choice.get("index").and_then(Node::u64).is_none_or(|index| index == 0) {
-                events.extend(self.choice(choice));
+                join(&mut events, self.choice(choice));
             } else {
                 others.push(choice.json());
             }
@@ -127,22 +127,31 @@ impl ChunkDecoder {
     /// Notes a member of the response: a later value takes the place of an earlier one, unless it is `null`
     /// or the answer has its name already.
     fn note(&mut self, pointer: &str, key: Node<'_>, value: Node<'_>) {
+        // Every chunk repeats most of them, so the known are found without writing their names again.
         let key = key.text().unwrap_or_default();
+        let length = key.len() + if pointer.is_empty() { 0 } else { pointer.len() + 1 };
+        let is_meant = |known: &str| {
+            known.len() == length && known.ends_with(&*key) && known.starts_with(pointer)
+        };
+        let is_chunk = |name: &str| name == "object" && value.is("chat.completion.chunk");
+        if let Some((name, known)) = self.extras.iter_mut().find(|(known, _)| is_meant(known)) {
+            // Some routers go over to their upstream's names in the middle of a stream.
+            let is_settled = matches!(&**name, "id" | "model") && known.as_str() != "\"\"";
+            let is_same = value.is_null() || known.bytes() == value.raw();
+            if !is_settled && !is_same && !is_chunk(name) {
+                *known = value.json();
+            }
+            return;
+        }
         let name = if pointer.is_empty() {
             Name::from(key)
         } else {
             Name::from(format!("{pointer}/{key}"))
         };
-        let is_chunk = &*name == "object" && value.is("chat.completion.chunk");
+        let is_chunk = is_chunk(&name);
         let value =
             if is_chunk { throughline_core::json::string("chat.completion") } else { value.json() };
-        match self.extras.iter_mut().find(|(known, _)| *known == name) {
-            Some(_) if value.as_str() == "null" => {}
-            // Some routers go over to their upstream's names in the middle of a stream.
-            Some((_, known)) if matches!(&*name, "id" | "model") && known.as_str() != "\"\"" => {}
-            Some((_, known)) => *known = value,
-            None => self.extras.push((name, value)),
-        }
+        self.extras.push((name, value));
     }
 
     fn choice(&mut self, choice: Node<'_>) -> Vec<Event> {
@@ -170,13 +179,15 @@ impl ChunkDecoder {
                         events.extend(self.content_part(part));
                     }
                 }
-                slot::CONTENT => events.extend(self.content(&value.text().unwrap_or_default())),
+                slot::CONTENT => {
+                    join(&mut events, self.content(&value.text().unwrap_or_default()));
+                }
                 slot::REFUSAL => {
                     events.extend(self.text(slot::REFUSAL, &value.text().unwrap_or_default()));
                 }
                 slot::CALLS => {
                     for fragment in value.elements() {
-                        events.extend(self.call(fragment, false));
+                        join(&mut events, self.call(fragment, false));
                     }
                 }
                 slot::FUNCTION_CALL if value.is_object() => events.extend(self.call(value, true)),
@@ -192,7 +203,8 @@ impl ChunkDecoder {
     }
 
     fn content(&mut self, piece: &str) -> Vec<Event> {
-        let Some(splitter) = &mut self.splitter else { return self.text(slot::CONTENT, piece) };
+        let splitter = self.splitter.as_mut().filter(|splitter| !splitter.has_done());
+        let Some(splitter) = splitter else { return self.text(slot::CONTENT, piece) };
         let pieces = splitter.push(piece);
         self.pieces(pieces)
     }
@@ -459,6 +471,15 @@ impl ChunkDecoder {
             extras: std::mem::take(&mut self.extras),
         })));
         events
+    }
+}
+
+/// Adds events to others, most often to none.
+fn join(events: &mut Vec<Event>, more: Vec<Event>) {
+    if events.is_empty() {
+        *events = more;
+    } else {
+        events.extend(more);
     }
 }
 

@@ -65,6 +65,11 @@ impl Splitter {
         pieces
     }
 
+    /// Whether all that comes is text.
+    pub(super) fn has_done(&self) -> bool {
+        matches!(self.mode, Mode::Text) && self.scope == Scope::Beginning && self.held.is_empty()
+    }
+
     /// Something else begins: what was held back of the text is no tag.
     pub(super) fn pause(&mut self) -> Vec<Piece> {
         match self.mode {
@@ -155,17 +160,27 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
 
 /// Whether `text` begins with an opening tag, or might when more of it has come.
 fn opening(text: &str) -> Opening {
+    let Some(rest) = text.strip_prefix('<') else {
+        return if text.is_empty() { Opening::Perhaps } else { Opening::No };
+    };
     let mut answer = Opening::No;
     for name in NAMES {
-        let tag = format!("<{name}>");
-        if text.starts_with(&tag) {
-            return Opening::Found(name, tag.len());
-        }
-        if tag.starts_with(text) {
-            answer = Opening::Perhaps;
+        match rest.strip_prefix(name) {
+            Some(end) if end.starts_with('>') => return Opening::Found(name, name.len() + 2),
+            Some("") => answer = Opening::Perhaps,
+            None if name.starts_with(rest) => answer = Opening::Perhaps,
+            Some(_) | None => {}
         }
     }
     answer
+}
+
+/// Whether a whole text may hold tags. Most do not, and need not be taken apart.
+pub(super) fn may_hold(text: &str, scope: Scope) -> bool {
+    match scope {
+        Scope::Beginning => matches!(opening(text.trim_start()), Opening::Found(..)),
+        Scope::Anywhere => text.contains('<'),
+    }
 }
 
 /// How many bytes at the end of `text` may be the beginning of `tag`.

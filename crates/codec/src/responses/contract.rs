@@ -7,7 +7,7 @@ pub(super) const LEAST_OUTPUT: u64 = 16;
 
 /// Whether the model refuses a temperature or nucleus of the caller's own. Some take them while they do not reason.
 pub(super) fn refuses_sampling(profile: &Profile, effort: Option<&str>) -> bool {
-    let only_without_reasoning = profile.notes.contains_key("sampling");
+    let only_without_reasoning = profile.unsampled_while_reasoning;
     let default = profile.notes.get("default-effort").map(String::as_str);
     profile.fixed_sampling
         || only_without_reasoning && effort.or(default).is_some_and(|effort| effort != "none")

@@ -10,7 +10,7 @@ use throughline_core::{
 use crate::calls::Calls;
 use crate::chat::decode::media;
 use crate::chat::slot::{self, FIELDS};
-use crate::chat::tags::{Piece, Scope, Splitter};
+use crate::chat::tags::{self, Piece, Scope, Splitter};
 use crate::chat::wire;
 use crate::{Asked, draft, sealed};
 
@@ -148,8 +148,11 @@ impl<'a> Reader<'a> {
         let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
         let scope = self.tag_scope().filter(|_| role == Role::Assistant);
         // A tag begins with `<`, which a writer may have escaped.
-        let may_tag = |raw: &[u8]| memchr::memchr2(b'<', b'\\', raw).is_some();
-        let Some(scope) = scope.filter(|_| may_tag(text.raw())) else {
+        let may_tag = |scope: &Scope| {
+            memchr::memchr2(b'<', b'\\', text.raw()).is_some()
+                && text.text().is_some_and(|text| tags::may_hold(&text, *scope))
+        };
+        let Some(scope) = scope.filter(may_tag) else {
             // An assistant's empty text stands for none.
             if role != Role::Assistant || text.raw().len() > 2 {
                 let slot = Label::Borrowed(slot::CONTENT);

@@ -1,32 +1,43 @@
 //! Calls and their answers.
 
-use throughline_core::{Item, Json, Name, Outcome, Part, ToolCall, ToolResult, json};
+use throughline_core::{Item, Json, Name, Node, Outcome, Part, ToolCall, ToolResult, json};
 
+use crate::chat::encode::fit::{is_marked, warn_of_marks};
 use crate::chat::encode::message::Message;
-use crate::chat::encode::{WIRE, Writer};
+use crate::chat::encode::{WIRE, Writer, custom, is_own};
 use crate::chat::slot;
-use crate::draft::Draft;
+use crate::draft::{self, Draft};
 
 impl Writer<'_> {
-    /// A call in the shape that the endpoint reads, under the id that this wire gave it or a safe one.
+    /// A call in the shape that the endpoint reads, under the id that this wire gave it or one that the endpoint takes.
     pub(super) fn call_json(
         &mut self,
+        item: &Item,
         call: &ToolCall,
-        own_id: Option<&Name>,
         native: Option<&Json>,
     ) -> Json {
         self.names.insert(call.id.clone(), Name::clone(&call.name));
-        let id = match own_id.filter(|id| !id.is_empty()) {
+        let is_own = is_own(self.call, item);
+        let own_id = call.wire_id.as_ref().filter(|id| {
+            item.native_on(&WIRE).is_some() && !id.is_empty() && (is_own || self.ids.takes(id))
+        });
+        let id = match own_id {
             Some(id) => {
                 self.ids.native(&call.id, id);
                 Name::clone(id)
             }
-            None => self.ids.call(&call.id),
+            None => {
+                self.renamed.insert(call.id.clone());
+                self.ids.call(&call.id)
+            }
         };
         if let Some(native) = native {
             let tree = native.tree();
+            // Arguments that say nothing at all are known to pass only where they come from.
+            let is_silent = |arguments: Node<'_>| arguments.raw() == b"\"\"";
             let is_complete = tree.root().get("id").is_some_and(|own| own.is(&id))
-                && tree.root().get("type").is_some();
+                && tree.root().get("type").is_some()
+                && (is_own || !tree.root().at("/function/arguments").is_some_and(is_silent));
             if self.is_native || is_complete {
                 return native.clone();
             }
@@ -34,28 +45,21 @@ impl Writer<'_> {
         if self.is_native {
             return json::object(|o| {
                 o.object("function", |o| {
-                    o.string("name", &call.name);
                     // This endpoint takes objects only.
-                    if call.args.tree().root().is_object() {
-                        o.raw("arguments", &call.args);
-                    } else {
-                        o.object("arguments", |o| {
-                            o.raw("input", &call.args);
-                        });
-                    }
+                    o.string("name", &call.name).raw("arguments", &custom::argument(call));
                 });
             });
         }
         json::object(|o| {
             o.string("id", &id);
-            if call.custom {
+            if call.custom && self.takes_custom() {
                 o.string("type", "custom").object("custom", |o| {
-                    o.string("name", &call.name).raw("input", &call.args);
+                    o.string("name", &call.name).raw("input", &custom::input(call));
                 });
                 return;
             }
             o.string("type", "function").object("function", |o| {
-                o.string("name", &call.name).string("arguments", call.args.as_str());
+                o.string("name", &call.name).string("arguments", &custom::arguments(call));
             });
             let extra = native.map(Json::tree);
             let extra = extra.as_ref().and_then(|tree| tree.root().get(slot::EXTRA_CONTENT));
@@ -65,10 +69,19 @@ impl Writer<'_> {
         })
     }
 
-    /// The message that answers a call.
+    /// The message that answers a call, under the id under which the call went out.
     pub(super) fn result(&self, draft: &mut Draft<'_>, item: &Item, result: &ToolResult) -> Json {
-        if let Some(native) = item.native_on(&WIRE).filter(|_| self.fits(item)) {
-            return native.json.clone();
+        let native = item.native_on(&WIRE).filter(|native| native.slot.is_empty());
+        if let Some(native) = native.filter(|native| self.fits(item) && self.lists(&native.json)) {
+            let id = self.ids.result(&result.call);
+            if self.is_native || result.wire_id.as_deref() == Some(&*id) {
+                return native.json.clone();
+            }
+            let id = Some(json::string(&id));
+            return draft::edited(Some(&native.json), &[("tool_call_id".into(), id)]);
+        }
+        if native.is_some_and(|native| is_marked(&native.json)) {
+            warn_of_marks(draft);
         }
         if !matches!(result.outcome, Outcome::Ok) {
             draft.warn(

@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 
 use throughline_core::{
-    Body, Channel, Digest, Item, Json, Media, Native, Role, Side, Thought, Why,
+    Body, Channel, Digest, Envelope, Item, Json, Media, Native, Node, Role, Side, Thought, Why,
 };
 
 use crate::chat::encode::{WIRE, Writer, is_own};
 use crate::chat::{contract, slot};
+use crate::draft::{self, Draft};
 use crate::gate;
+
+/// The member that marks what an upstream should keep in its cache.
+const MARK: &str = "cache_control";
 
 impl Writer<'_> {
     /// Whether an Item of an unchanged message may go to this target in the words in which it came. What another
@@ -16,7 +20,60 @@ impl Writer<'_> {
     pub(super) fn goes_as_it_is(&self, item: &Item, prefix: Option<&Digest>) -> bool {
         gate::refusal(&gate::seals(item, &self.call.target, prefix)).is_none()
             && (item.origin.is_none() || is_own(self.call, item))
+            && self.is_paired(item)
             && (self.is_home || self.fits(item) && !self.is_misaddressed(item.role))
+    }
+
+    /// Whether the id of a call, or of an answer to one, can stay what it was.
+    fn is_paired(&self, item: &Item) -> bool {
+        match &item.body {
+            Body::Call(call) => {
+                let id = call.wire_id.as_deref().unwrap_or_default();
+                self.is_home || self.is_native || !id.is_empty()
+            }
+            Body::Result(result) if self.is_home => !self.renamed.contains(&result.call),
+            Body::Result(result) => {
+                let id = self.ids.result(&result.call);
+                self.is_native || result.wire_id.as_deref() == Some(&*id)
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => true,
+        }
+    }
+
+    /// Whether a message holds nothing but what a strict endpoint lists.
+    pub(super) fn is_listed(&self, envelope: &Envelope) -> bool {
+        self.lists(&envelope.json)
+    }
+
+    pub(super) fn lists(&self, message: &Json) -> bool {
+        let is_known = |key: Node<'_>| {
+            let key = key.text().unwrap_or_default();
+            slot::is_known(&key) || matches!(&*key, "name" | "tool_call_id")
+        };
+        !self.is_strict()
+            || !is_marked(message) && message.tree().root().members().all(|(key, _)| is_known(key))
+    }
+
+    /// A part or tool without the cache markers that a strict endpoint refuses.
+    pub(super) fn unmarked(&self, draft: &mut Draft<'_>, part: &Json) -> Json {
+        if !self.is_strict() || !is_marked(part) {
+            return part.clone();
+        }
+        warn_of_marks(draft);
+        let tree = part.tree();
+        let function = tree.root().get("function").filter(|function| function.is_object());
+        let mut changes = vec![(Cow::Borrowed(MARK), None)];
+        if let Some(function) = function {
+            let function = draft::edited(Some(&function.json()), &[(MARK.into(), None)]);
+            changes.push((Cow::Borrowed("function"), Some(function)));
+        }
+        draft::edited(Some(part), &changes)
     }
 
     /// Whether the endpoint does not know the speaker: only `OpenAI`, and who imitates all of it, has developers.
@@ -33,11 +90,15 @@ impl Writer<'_> {
     pub(super) fn fits(&self, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return true };
         match &item.body {
-            Body::Call(call) if !call.custom => {
+            // What there was before there were tools is OpenAI's own.
+            Body::Call(_) if !self.is_home && native.slot == slot::FUNCTION_CALL => false,
+            Body::Call(call) if call.custom => self.takes_custom(),
+            Body::Call(_) => {
                 let tree = native.json.tree();
                 let arguments = tree.root().at("/function/arguments");
                 arguments.is_none_or(|arguments| arguments.is_string() != self.is_native)
             }
+            Body::Result(_) if !self.is_home && is_legacy(&native.json) => false,
             Body::Result(_) => has_member(&native.json, "tool_name") == self.is_native,
             Body::Media(Media::Remote { owner: Some(owner), .. }) => {
                 let to = &self.call.target.origin;
@@ -48,11 +109,7 @@ impl Writer<'_> {
             Body::Text(_) | Body::Unknown => {
                 !(self.is_native && native.slot.starts_with("content/"))
             }
-            Body::Call(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. } => true,
+            Body::Thought(_) | Body::Hosted(_) | Body::Compaction | Body::Summary { .. } => true,
         }
     }
 
@@ -111,6 +168,20 @@ impl Writer<'_> {
             | Channel::Tags => None,
         }
     }
+}
+
+/// Whether a cache marker may stand somewhere in a message.
+pub(super) fn is_marked(message: &Json) -> bool {
+    memchr::memmem::find(message.bytes(), b"\"cache_control\"").is_some()
+}
+
+pub(super) fn warn_of_marks(draft: &mut Draft<'_>) {
+    draft.warn(MARK, "this endpoint does not know cache markers; they were left out");
+}
+
+fn is_legacy(answer: &Json) -> bool {
+    memchr::memmem::find(answer.bytes(), b"\"function\"").is_some()
+        && answer.tree().root().get("role").is_some_and(|role| role.is("function"))
 }
 
 /// Whether an object has that member. Most that lack it do not even hold the word, and answers may be long.

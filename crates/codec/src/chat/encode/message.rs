@@ -126,34 +126,6 @@ impl Message {
         is_taken
     }
 
-    /// Adds the payload of a caller's thought: a detail or chunk, a list of details, the text of the endpoint's own
-    /// field, or members of the message.
-    pub(super) fn add_payload(&mut self, payload: &Json, field: Option<&'static str>) {
-        let tree = payload.tree();
-        let root = tree.root();
-        let kind = root.text_of("type").unwrap_or_default();
-        if let Some(text) = root.text() {
-            self.add(field.unwrap_or("reasoning_content"), payload.clone(), &text);
-        } else if root.is_array() {
-            self.details.extend(root.elements().map(Node::json));
-        } else if kind.starts_with("reasoning.") {
-            self.details.push(payload.clone());
-        } else if &*kind == "thinking" {
-            self.content.push(Content::Part(payload.clone()));
-        } else {
-            for (key, value) in root.members() {
-                let name = key.text().unwrap_or_default();
-                match value.text() {
-                    Some(text) => self.add(&name, value.json(), &text),
-                    None if &*name == slot::DETAILS => {
-                        self.details.extend(value.elements().map(Node::json));
-                    }
-                    None => self.others.push((Cow::Owned(name.into_owned()), value.json())),
-                }
-            }
-        }
-    }
-
     /// The content: a string where all of it is text and one message says it, else a list of parts. Ollama's native
     /// API takes strings only.
     pub(super) fn content(&self, is_string: bool) -> Option<Json> {
@@ -193,9 +165,10 @@ impl Message {
     }
 
     /// The members of the message, in one fixed order.
-    pub(in crate::chat) fn members(&self, is_assistant: bool, is_native: bool) -> Members {
+    pub(in crate::chat) fn members(&self, is_native: bool) -> Members {
+        // Every endpoint takes a string, and not every one a list of texts.
         let has_parts = self.content.iter().any(|content| matches!(content, Content::Part(_)));
-        let content = self.content(is_native || is_assistant && !has_parts);
+        let content = self.content(is_native || !has_parts);
         // A message that only calls tools says nothing; any other has to say something.
         let silence = || {
             if self.calls.is_empty() || is_native { json::string("") } else { Json::null() }

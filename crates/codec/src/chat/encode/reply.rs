@@ -4,6 +4,7 @@ use bytes::Bytes;
 use throughline_core::{Body, Item, Json, Name, Reply, Wire, json};
 
 use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
+use crate::chat::encode::custom;
 use crate::chat::encode::message::Message;
 use crate::chat::{slot, wire};
 
@@ -95,7 +96,7 @@ fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Jso
             gathered.add(&slot, part, item.visible().unwrap_or_default());
         }
     }
-    let mut members = gathered.members(true, false);
+    let mut members = gathered.members(false);
     for (key, value) in below(extras, pointer) {
         match members.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) if known.is_none() || key == slot::CONTENT => {
@@ -135,12 +136,12 @@ fn call_part(call: &throughline_core::ToolCall) -> Json {
         o.string("id", &call.id.0);
         if call.custom {
             o.string("type", "custom").object("custom", |o| {
-                o.string("name", &call.name).raw("input", &call.args);
+                o.string("name", &call.name).raw("input", &custom::input(call));
             });
             return;
         }
         o.string("type", "function").object("function", |o| {
-            o.string("name", &call.name).string("arguments", call.args.as_str());
+            o.string("name", &call.name).string("arguments", &custom::arguments(call));
         });
     })
 }

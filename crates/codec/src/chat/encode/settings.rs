@@ -2,41 +2,46 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{
-    Call, Channel, Choice, Json, Name, NativeReasoning, Output, Profile, Switch, json,
-};
+use throughline_core::{Call, Channel, Choice, Json, Name, Node, Output, Switch, json};
 
+use crate::chat::encode::reasoning;
 use crate::chat::{contract, wire};
 use crate::draft::{self, Draft};
-use crate::effort;
-
-/// The members that ask for reasoning, in whichever dialect.
-const SWITCHES: [&str; 6] =
-    ["reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"];
 
 /// Writes every setting that is not already in the source as it should be.
-pub(super) fn put(draft: &mut Draft<'_>, call: &Call) {
-    if draft.differs(|s| &s.reasoning) {
+pub(super) fn put(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
+    let is_asked_anew = draft.differs(|s| &s.reasoning);
+    // Another model may not take what the last one did, and much hangs on whether it reasons.
+    let is_reconsidered = is_asked_anew || draft.is_retargeted();
+    if is_asked_anew || draft.is_retargeted() && has_own_switch(draft, call) {
         match &call.settings.reasoning {
-            Some(reasoning) => put_reasoning(draft, reasoning, call),
-            None => {
-                for key in SWITCHES {
-                    if draft.was(key).is_some() {
-                        draft.remove(key);
-                    }
-                }
-            }
+            Some(reasoning) => reasoning::put(draft, reasoning, call),
+            None => reasoning::remove(draft),
         }
     }
     if wire::speaks_native(&call.target) {
         put_native(draft, call);
     } else {
         put_limit(draft, call);
-        put_sampling(draft, call);
-        put_choice(draft, call);
+        put_sampling(draft, call, is_reconsidered);
+        put_parallel(draft, call, tools);
+        put_choice(draft, call, tools, is_reconsidered);
         put_output(draft, call);
     }
     put_stream(draft, call);
+}
+
+/// Whether the source asks for reasoning in this endpoint's own words; what it says in others' is left to it.
+fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
+    let keys: &[&str] = match call.target.provider.dialect.switch {
+        Switch::Effort => &["reasoning_effort"],
+        Switch::Object => &["reasoning"],
+        Switch::Toggle => &["thinking", "reasoning_effort"],
+        Switch::Flag => &["enable_thinking", "thinking_budget"],
+        Switch::Think => &["think"],
+        Switch::None => &[],
+    };
+    keys.iter().any(|key| draft.was(key).is_some())
 }
 
 fn put_stream(draft: &mut Draft<'_>, call: &Call) {
@@ -61,35 +66,37 @@ fn put_stream(draft: &mut Draft<'_>, call: &Call) {
 }
 
 fn put_limit(draft: &mut Draft<'_>, call: &Call) {
-    if !draft.differs(|s| &s.max_tokens) {
+    let (old, new) = ("max_tokens", "max_completion_tokens");
+    let has_old = draft.was(old).is_some();
+    let is_misnamed =
+        has_old && draft.is_retargeted() && contract::wants_completion_tokens(&call.target);
+    if !draft.differs(|s| &s.max_tokens) && !is_misnamed {
         return;
     }
-    let key = if draft.was("max_completion_tokens").is_some() {
-        "max_completion_tokens"
-    } else if draft.was("max_tokens").is_some() {
-        "max_tokens"
-    } else if contract::wants_completion_tokens(&call.target) {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    };
-    draft.set(key, call.settings.max_tokens.map(Json::from));
+    if is_misnamed {
+        draft.remove(old);
+    }
+    let is_new = draft.was(new).is_some()
+        || is_misnamed
+        || !has_old && contract::wants_completion_tokens(&call.target);
+    draft.set(if is_new { new } else { old }, call.settings.max_tokens.map(Json::from));
 }
 
-fn put_sampling(draft: &mut Draft<'_>, call: &Call) {
+fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
     let settings = &call.settings;
+    let reasons = contract::reasons(&call.target, settings.reasoning.as_ref());
     let all = [
         ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
         ("top_p", &settings.top_p, draft.differs(|s| &s.top_p)),
         ("top_k", &settings.top_k, draft.differs(|s| &s.top_k)),
     ];
     for (key, value, differs) in all {
-        if !differs {
+        if !differs && !is_reconsidered {
             continue;
         }
         let refusal = if value.is_none() {
             None
-        } else if call.target.profile.fixed_sampling {
+        } else if contract::refuses_sampling(&call.target, reasons) {
             Some("this model sets it itself; it was left out")
         } else if key == "top_k" && contract::is_strict(&call.target) {
             Some("this endpoint does not know it; it was left out")
@@ -101,7 +108,8 @@ fn put_sampling(draft: &mut Draft<'_>, call: &Call) {
                 draft.warn(key, message);
                 draft.remove(key);
             }
-            None => draft.set(key, value.clone()),
+            None if differs => draft.set(key, value.clone()),
+            None => {}
         }
     }
     if draft.differs(|s| &s.stop) {
@@ -120,17 +128,53 @@ fn stop_list(stop: &[Name]) -> Option<Json> {
     (!stop.is_empty()).then(list)
 }
 
-fn put_choice(draft: &mut Draft<'_>, call: &Call) {
-    let settings = &call.settings;
-    if draft.differs(|s| &s.parallel) {
-        draft.set("parallel_tool_calls", settings.parallel.map(Json::from));
-    }
-    if !draft.differs(|s| &s.choice) {
+fn put_parallel(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
+    let has_lost_tools = tools.is_empty() && had_tool(draft, |_| true);
+    if !draft.differs(|s| &s.parallel) && !has_lost_tools {
         return;
     }
-    let is_off = settings.reasoning.as_ref().is_some_and(NativeReasoning::is_off);
-    let is_refused = |choice: &Choice| contract::refuses_choice(&call.target, is_off, choice);
-    let value = match &settings.choice {
+    let parallel = call.settings.parallel;
+    if parallel.is_some() && tools.is_empty() {
+        draft.warn("parallel_tool_calls", "no tools are sent; it was left out");
+    }
+    draft.set("parallel_tool_calls", parallel.filter(|_| !tools.is_empty()).map(Json::from));
+}
+
+/// Whether the source declares such a tool.
+fn had_tool(draft: &Draft<'_>, is_meant: impl Fn(Node<'_>) -> bool) -> bool {
+    draft.was("tools").is_some_and(|tools| tools.tree().root().elements().any(is_meant))
+}
+
+fn is_named(tool: Node<'_>, name: &str) -> bool {
+    let own = tool.at("/function/name").or_else(|| tool.at("/custom/name"));
+    own.is_some_and(|own| own.is(name))
+}
+
+fn put_choice(draft: &mut Draft<'_>, call: &Call, tools: &[Json], is_reconsidered: bool) {
+    let settings = &call.settings;
+    let differs = draft.differs(|s| &s.choice);
+    let Some(wanted) = &settings.choice else {
+        if differs {
+            draft.remove("tool_choice");
+        }
+        return;
+    };
+    let has_lost_tools = match wanted {
+        Choice::Tool(name) => {
+            !call.tools.iter().any(|tool| tool.name == *name)
+                && had_tool(draft, |tool| is_named(tool, name))
+        }
+        Choice::Auto | Choice::None | Choice::Any | Choice::Other(_) => {
+            tools.is_empty() && had_tool(draft, |_| true)
+        }
+    };
+    if !differs && !is_reconsidered && !has_lost_tools {
+        return;
+    }
+    let fitting = draft.fitting_choice().filter(|_| !has_lost_tools);
+    let reasons = contract::reasons(&call.target, settings.reasoning.as_ref());
+    let is_refused = |choice: &Choice| contract::refuses_choice(&call.target, reasons, choice);
+    let value = match &fitting {
         Some(choice) if is_refused(choice) => {
             draft.warn(
                 "tool_choice",
@@ -138,14 +182,12 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
             );
             Some(json::string("auto"))
         }
+        // It is there already.
+        Some(_) if !differs => return,
         Some(Choice::Auto) => Some(json::string("auto")),
         Some(Choice::None) => Some(json::string("none")),
         Some(Choice::Any) => Some(json::string("required")),
-        Some(Choice::Tool(name)) => Some(json::object(|o| {
-            o.string("type", "function").object("function", |o| {
-                o.string("name", name);
-            });
-        })),
+        Some(Choice::Tool(name)) => Some(chosen(name, tools)),
         Some(Choice::Other(_)) => {
             draft.warn("tool_choice", "this wire has no such choice; it was left out");
             None
@@ -153,6 +195,19 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
         None => None,
     };
     draft.set("tool_choice", value);
+}
+
+fn chosen(name: &str, tools: &[Json]) -> Json {
+    let is_custom = tools.iter().any(|tool| {
+        let tree = tool.tree();
+        tree.root().at("/custom/name").is_some_and(|own| own.is(name))
+    });
+    let kind = if is_custom { "custom" } else { "function" };
+    json::object(|o| {
+        o.string("type", kind).object(kind, |o| {
+            o.string("name", name);
+        });
+    })
 }
 
 fn put_output(draft: &mut Draft<'_>, call: &Call) {
@@ -207,118 +262,4 @@ fn put_native(draft: &mut Draft<'_>, call: &Call) {
     if draft.differs(|s| &s.parallel) && settings.parallel.is_some() {
         draft.warn("parallel_tool_calls", "this endpoint does not know it; it was left out");
     }
-}
-
-fn put_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, call: &Call) {
-    let switch = call.target.provider.dialect.switch;
-    let profile = &*call.target.profile;
-    if reasoning.is_off() && profile.always_thinks && switch != Switch::Object {
-        draft.warn("reasoning", format!("{} cannot stop thinking", profile.name));
-        return;
-    }
-    if reasoning.include_thoughts == Some(false) && switch != Switch::Object {
-        draft.warn("reasoning.include_thoughts", "this endpoint cannot hide its thoughts");
-    }
-    let takes_budget = matches!(switch, Switch::Object | Switch::Flag);
-    if let Some(budget) = reasoning.budget_tokens.filter(|_| !takes_budget && !reasoning.is_off()) {
-        let message = format!("this endpoint takes no budget; {budget} became an effort");
-        draft.warn("reasoning.budget_tokens", message);
-    }
-    match switch {
-        Switch::Effort => put_effort(draft, reasoning, profile),
-        Switch::Object => put_object(draft, reasoning),
-        Switch::Toggle => put_toggle(draft, reasoning, profile),
-        Switch::Flag => put_flag(draft, reasoning),
-        Switch::Think => put_think(draft, reasoning, profile),
-        Switch::None => {
-            draft.warn("reasoning", "this endpoint has no switch for it; it was left out");
-        }
-    }
-}
-
-/// The effort that was asked for, in words or as a budget.
-fn wanted_effort(reasoning: &NativeReasoning) -> Option<Name> {
-    if reasoning.is_off() {
-        return Some(Name::from("none"));
-    }
-    let of_budget = |budget: u64| match budget {
-        0 => "none",
-        1..=1024 => "minimal",
-        1025..=4096 => "low",
-        4097..=12_288 => "medium",
-        12_289.. => "high",
-    };
-    let budget = || reasoning.budget_tokens.map(|budget| Name::from(of_budget(budget)));
-    reasoning.effort.clone().or_else(budget)
-}
-
-fn put_effort(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) {
-    let asks_to_think = reasoning.enabled == Some(true) && !profile.thinks_by_default;
-    let wanted = wanted_effort(reasoning).or_else(|| asks_to_think.then(|| Name::from("medium")));
-    let effort = wanted.and_then(|wanted| effort::fitting(draft, &wanted, profile));
-    draft.set("reasoning_effort", effort.map(|effort| json::string(&effort)));
-}
-
-fn put_object(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
-    let is_sized = reasoning.effort.is_some() || reasoning.budget_tokens.is_some();
-    if reasoning.effort.is_some() && reasoning.budget_tokens.is_some() && !reasoning.is_off() {
-        draft.warn(
-            "reasoning.effort",
-            "this endpoint takes an effort or a budget; the budget was sent",
-        );
-    }
-    let exclude = reasoning.include_thoughts.map(|included| !included);
-    let text = |value: &str| Some(json::string(value));
-    let (effort, budget) = match (reasoning.is_off(), reasoning.budget_tokens) {
-        (true, _) => (text("none"), None),
-        (false, Some(budget)) => (None, Some(Json::from(budget))),
-        (false, None) => (reasoning.effort.as_deref().and_then(text), None),
-    };
-    let enabled = reasoning.enabled.filter(|enabled| *enabled && !is_sized).map(Json::from);
-    let changes = [
-        (Cow::Borrowed("effort"), effort),
-        (Cow::Borrowed("max_tokens"), budget),
-        (Cow::Borrowed("enabled"), enabled),
-        (Cow::Borrowed("exclude"), exclude.map(Json::from)),
-    ];
-    let base = draft.latest("reasoning");
-    draft.put("reasoning", draft::edited(base.as_ref(), &changes));
-}
-
-fn put_toggle(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) {
-    let kind = if reasoning.is_off() { "disabled" } else { "enabled" };
-    let base = draft.latest("thinking");
-    let changes = [(Cow::Borrowed("type"), Some(json::string(kind)))];
-    draft.put("thinking", draft::edited(base.as_ref(), &changes));
-    let wanted = wanted_effort(reasoning).filter(|_| !reasoning.is_off());
-    let Some(wanted) = wanted else {
-        if draft.was("reasoning_effort").is_some() {
-            draft.remove("reasoning_effort");
-        }
-        return;
-    };
-    let effort = effort::fitting(draft, &wanted, profile);
-    draft.set("reasoning_effort", effort.map(|effort| json::string(&effort)));
-}
-
-fn put_flag(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
-    let is_on = !reasoning.is_off();
-    draft.put("enable_thinking", is_on.into());
-    let of_effort = || reasoning.effort.as_deref().map(|effort| effort::budget(Some(effort)));
-    let budget = reasoning.budget_tokens.or_else(of_effort).filter(|_| is_on);
-    if budget.is_some() || draft.was("thinking_budget").is_some() {
-        draft.set("thinking_budget", budget.map(Json::from));
-    }
-}
-
-fn put_think(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) {
-    let wanted = wanted_effort(reasoning).filter(|_| !reasoning.is_off());
-    // A model that takes no efforts is switched on, whatever effort was wanted.
-    let effort = wanted.filter(|_| !profile.efforts.is_empty());
-    let effort = effort.and_then(|effort| effort::fitting(draft, &effort, profile));
-    let think = match effort {
-        Some(effort) => json::string(&effort),
-        None => Json::from(!reasoning.is_off()),
-    };
-    draft.put("think", think);
 }

@@ -37,7 +37,7 @@ impl ChunkDecoder {
             }
         }
         for (fields, value) in strings {
-            events.extend(self.field(&fields, &value.text().unwrap_or_default()));
+            super::join(&mut events, self.field(&fields, &value.text().unwrap_or_default()));
         }
         events
     }

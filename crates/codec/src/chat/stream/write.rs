@@ -10,7 +10,7 @@ use throughline_core::{
 };
 
 use crate::chat::decode::message::{INLINE_TAGS, THINKING_CHUNK};
-use crate::chat::encode::reply;
+use crate::chat::encode::{custom, reply};
 use crate::chat::{slot, wire};
 use crate::frame::Frame;
 use crate::{CodecError, Encoder};
@@ -207,7 +207,7 @@ impl ChunkEncoder {
             Body::Call(call) => {
                 let written = node.and_then(|node| node.at("/function/arguments"));
                 let written = written.and_then(Node::text);
-                written.map_or_else(|| call.args.as_str().to_owned(), std::borrow::Cow::into_owned)
+                written.map_or_else(|| custom::arguments(call), std::borrow::Cow::into_owned)
             }
             Body::Text(_)
             | Body::Media(_)
