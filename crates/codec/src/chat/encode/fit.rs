@@ -93,6 +93,8 @@ impl Writer<'_> {
             // What there was before there were tools is OpenAI's own.
             Body::Call(_) if !self.is_home && native.slot == slot::FUNCTION_CALL => false,
             Body::Call(call) if call.custom => self.takes_custom(),
+            // A glance is enough for what most writers write.
+            Body::Call(_) if !self.is_native && holds(&native.json, "\"arguments\":\"") => true,
             Body::Call(_) => {
                 let tree = native.json.tree();
                 let arguments = tree.root().at("/function/arguments");
@@ -180,12 +182,15 @@ pub(super) fn warn_of_marks(draft: &mut Draft<'_>) {
 }
 
 fn is_legacy(answer: &Json) -> bool {
-    memchr::memmem::find(answer.bytes(), b"\"function\"").is_some()
+    holds(answer, "\"function\"")
         && answer.tree().root().get("role").is_some_and(|role| role.is("function"))
 }
 
 /// Whether an object has that member. Most that lack it do not even hold the word, and answers may be long.
 fn has_member(object: &Json, key: &str) -> bool {
-    memchr::memmem::find(object.bytes(), key.as_bytes()).is_some()
-        && object.tree().root().get(key).is_some()
+    holds(object, key) && object.tree().root().get(key).is_some()
+}
+
+fn holds(json: &Json, text: &str) -> bool {
+    memchr::memmem::find(json.bytes(), text.as_bytes()).is_some()
 }

@@ -202,14 +202,9 @@ impl Message {
 
 /// A message of our own.
 pub(super) fn fresh(role: &str, members: &Members) -> Json {
-    json::object(|o| {
-        o.string("role", role);
-        for (key, value) in members {
-            if let Some(value) = value {
-                o.raw(key, value);
-            }
-        }
-    })
+    let role = json::string(role);
+    let said = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));
+    json::object_of([("role", &role)].into_iter().chain(said))
 }
 
 /// The message that Items were cut from, with those of its members changed that now say something else.
