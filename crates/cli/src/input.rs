@@ -105,17 +105,9 @@ impl Input {
         ))
     }
 
-    /// The document as a request to where this wire's requests usually go.
-    pub(crate) fn request(&self, codec: &dyn Codec, model: Option<&str>) -> Request {
-        let model = model.unwrap_or("unknown");
-        let path = match codec.wire() {
-            wire if wire == Wire::ANTHROPIC_MESSAGES => "/v1/messages".to_owned(),
-            wire if wire == Wire::OPENAI_RESPONSES => "/v1/responses".to_owned(),
-            wire if wire == Wire::OPENAI_CHAT => "/v1/chat/completions".to_owned(),
-            wire if wire == Wire::GEMINI => format!("/v1beta/models/{model}:generateContent"),
-            wire if wire == Wire::BEDROCK_CONVERSE => format!("/model/{model}/converse"),
-            _ => "/".to_owned(),
-        };
+    /// The document as a request to that target.
+    pub(crate) fn request(&self, codec: &dyn Codec, asked: &Asked) -> Request {
+        let path = codec.path(&asked.target, false);
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
     }
 }

@@ -28,11 +28,16 @@ enum Shown {
 pub(crate) fn run(options: &Show) -> Result<(), Failure> {
     let input = Input::read(&options.file)?;
     let kind = input.kind(options.wire.as_ref())?;
-    let request = input.request(kind.codec, options.model.as_deref());
-    let said =
-        (kind.document == Document::Request).then(|| kind.codec.model_of(&request)).flatten();
-    let model = options.model.as_deref().or(said.as_deref()).unwrap_or("unknown");
-    let asked = input::asked(&kind.codec.wire(), options.provider.as_deref(), model)?;
+    let wire = kind.codec.wire();
+    let asked_for = |model: &str| input::asked(&wire, options.provider.as_deref(), model);
+    let mut asked = asked_for(options.model.as_deref().unwrap_or("unknown"))?;
+    let request = input.request(kind.codec, &asked);
+    if options.model.is_none()
+        && kind.document == Document::Request
+        && let Some(model) = kind.codec.model_of(&request)
+    {
+        asked = asked_for(&model)?;
+    }
     let shown = read(&input, &kind, &asked, &request)?;
     match options.format {
         Format::Json => {

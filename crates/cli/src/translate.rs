@@ -24,7 +24,9 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         let message = format!("{} is no request: only requests are translated", input.name);
         return Err(Failure::BadData(message));
     }
-    let request = input.request(from, options.model.as_deref());
+    let named = options.model.as_deref().unwrap_or("unknown");
+    let asked = input::asked(&options.from, options.from_provider.as_deref(), named)?;
+    let request = input.request(from, &asked);
     let said_model = from.model_of(&request).filter(|model| &**model != "unknown");
     let source_model = said_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
     let source = input::asked(&options.from, options.from_provider.as_deref(), source_model)?;

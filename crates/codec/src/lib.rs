@@ -38,7 +38,7 @@ mod responses;
 mod sealed;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Wire};
+use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target, Wire};
 
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
@@ -76,6 +76,9 @@ pub trait Codec: Send + Sync {
 
     /// The model that a request asks for.
     fn model_of(&self, request: &Request) -> Option<Name>;
+
+    /// Where a request to this target goes, behind the provider's base URL.
+    fn path(&self, target: &Target, stream: bool) -> String;
 
     /// How this wire usually frames its streams.
     fn framing(&self) -> Framing;

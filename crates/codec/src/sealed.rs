@@ -1,6 +1,10 @@
 //! Finding the opaque values inside a part.
 
-use throughline_core::{Label, Node};
+use std::sync::Arc;
+
+use throughline_core::{Label, Node, Origin, Seal};
+
+use crate::Asked;
 
 /// The non-empty strings below `node` whose key `is_sealed`, with a JSON pointer to each, in the order of the text.
 pub(crate) fn find(node: Node<'_>, is_sealed: impl Fn(&str) -> bool) -> Vec<(Label, Node<'_>)> {
@@ -41,6 +45,21 @@ fn look<'t>(
             waiting.push((pointer(), value));
         }
     }
+}
+
+/// The opaque values below `node` as Seals that `origin` issued, where `format` knows their key.
+pub(crate) fn seals(
+    node: Node<'_>,
+    asked: &Asked,
+    origin: &Arc<Origin>,
+    format: impl Fn(&str) -> Option<Label>,
+) -> Vec<Seal> {
+    let found = find(node, |key| format(key).is_some()).into_iter();
+    let sealed = found.filter_map(|(at, value)| {
+        let format = format(at.rsplit('/').next()?)?;
+        Some(asked.seal(value.text_bytes()?, format, origin, at))
+    });
+    sealed.collect()
 }
 
 fn is_container(node: Node<'_>) -> bool {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use throughline::{
     Asked, Body, Call, Catalog, Codec, CodecError, Decoder, Did, Document, Encoded, Encoder, Event,
     Fate, Frame, Framing, Item, Json, Name, Native, Node, Place, ReasoningFormat, Reply, Request,
-    Role, Seal, Side, Stop, StreamDecoder, StreamEncoder, Thought, ThoughtKind, Tree, Usage, Why,
-    Wire, events_of, json,
+    Role, Seal, Side, Stop, StreamDecoder, StreamEncoder, Target, Thought, ThoughtKind, Tree,
+    Usage, Why, Wire, events_of, json,
 };
 
 /// A protocol of our own: `{"lines": [{"by": …, "text": …, "stamp": …}]}`. What has a stamp is a thought, and the stamp is its seal.
@@ -74,6 +74,10 @@ impl Codec for Ledger {
         None
     }
 
+    fn path(&self, _: &Target, _: bool) -> String {
+        "/ledger".to_owned()
+    }
+
     fn framing(&self) -> Framing {
         Framing::JsonLines
     }
@@ -96,7 +100,11 @@ impl Codec for Ledger {
         }
         let lines = json::array_of(&said);
         let body = json::object_of([("lines", &lines)]).bytes().clone();
-        let request = Request { path: "/ledger".into(), headers: Vec::new(), body };
+        let request = Request {
+            path: self.path(&call.target, call.stream).into(),
+            headers: Vec::new(),
+            body,
+        };
         Ok(Encoded { request, fates, warnings: Vec::new(), prefix: None })
     }
 

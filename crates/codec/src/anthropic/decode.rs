@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Label, Media, Name, Native,
+    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Media, Name, Native,
     NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
     Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Usage, Wire,
 };
@@ -186,17 +186,9 @@ impl<'a> Reader<'a> {
         let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
         native.id = block.name_of("id");
         let mut item = self.item(place, role, body, native);
-        if !kind.may_seal() {
-            return item;
+        if kind.may_seal() {
+            item.seals = sealed::seals(block, self.asked, &self.origin, |key| kind.seals(key));
         }
-        item.seals = sealed::find(block, |key| kind.seals(key).is_some())
-            .into_iter()
-            .map(|(at, value)| {
-                let key = at.rsplit('/').next().unwrap_or_default();
-                let format = kind.seals(key).unwrap_or(Label::Borrowed("anthropic"));
-                self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
-            })
-            .collect();
         item
     }
 

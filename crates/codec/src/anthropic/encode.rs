@@ -17,6 +17,9 @@ use crate::prefix::Prefix;
 
 mod settings;
 
+/// Where requests go.
+pub(super) const PATH: &str = "/v1/messages";
+
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
@@ -66,7 +69,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    draft.finish("/v1/messages", &[VERSION], prefix)
+    draft.finish(PATH, &[VERSION], prefix)
 }
 
 /// System prompts that another wire keeps among its messages go to the top while nothing stands before them.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
     Body, Call, CallId, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native,
-    Received, Role, Side, Tool, Warning, Why, Wire, json, tag::tag_of,
+    Received, Role, Side, Target, Tool, Warning, Why, Wire, json, tag::tag_of,
 };
 
 use crate::calls::OutgoingIds;
@@ -112,7 +112,12 @@ fn write(call: &Call, warnings: Vec<Warning>) -> Encoded {
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    draft.finish(if is_native { "/chat" } else { "/chat/completions" }, &[], prefix)
+    draft.finish(path(&call.target), &[], prefix)
+}
+
+/// Where requests go: Ollama's native API has its own place.
+pub(super) fn path(target: &Target) -> &'static str {
+    if wire::speaks_native(target) { "/chat" } else { "/chat/completions" }
 }
 
 /// Whether the endpoint that is asked made the Item.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Label, Media, Name,
-    Native, NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply,
-    Request, Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Wire,
+    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Media, Name, Native,
+    NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
+    Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Wire,
 };
 
 use crate::calls::Calls;
@@ -199,17 +199,9 @@ impl<'a> Reader<'a> {
         let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
         native.id = inner.name_of("toolUseId");
         let mut item = self.item(place, role, body, native);
-        if !kind.may_seal() {
-            return item;
+        if kind.may_seal() {
+            item.seals = sealed::seals(block, self.asked, &self.origin, |key| kind.seals(key));
         }
-        item.seals = sealed::find(block, |key| kind.seals(key).is_some())
-            .into_iter()
-            .map(|(at, value)| {
-                let key = at.rsplit('/').next().unwrap_or_default();
-                let format = kind.seals(key).unwrap_or(Label::Borrowed("bedrock"));
-                self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
-            })
-            .collect();
         item
     }
 

@@ -27,7 +27,7 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Tree, Wire};
+use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
 use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
@@ -51,6 +51,10 @@ impl Codec for BedrockConverse {
             .model
             .map(Name::from)
             .or_else(|| Tree::parse(request.body.clone()).ok()?.root().name_of("modelId"))
+    }
+
+    fn path(&self, target: &Target, stream: bool) -> String {
+        wire::Path::default().with(target.model(), stream)
     }
 
     fn framing(&self) -> Framing {

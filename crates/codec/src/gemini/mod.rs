@@ -26,7 +26,7 @@ mod tools;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Wire};
+use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Wire};
 
 use crate::frame::Framing;
 use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
@@ -46,6 +46,10 @@ impl Codec for Gemini {
 
     fn model_of(&self, request: &Request) -> Option<Name> {
         path::Path::parse(&request.path).map(|path| Name::from(path.model))
+    }
+
+    fn path(&self, target: &Target, stream: bool) -> String {
+        path::fresh(target, stream)
     }
 
     fn framing(&self) -> Framing {

@@ -208,13 +208,8 @@ impl Reader {
         if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
         }
-        let found = sealed::find(part, |key| kind.is_sealed(key));
-        let seal = |(at, value): (Label, Node<'_>)| {
-            let key = at.rsplit('/').next().unwrap_or_default();
-            let format = wire::seal_format(key);
-            self.asked.seal(value.text_bytes().unwrap_or_default(), format, &self.origin, at)
-        };
-        found.into_iter().map(seal).collect()
+        let format = |key: &str| kind.is_sealed(key).then(|| wire::seal_format(key));
+        sealed::seals(part, &self.asked, &self.origin, format)
     }
 
     fn body(&mut self, place: Place, kind: Kind, element: Node<'_>) -> Body {

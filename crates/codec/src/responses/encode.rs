@@ -23,6 +23,9 @@ mod settings;
 
 pub(super) use self::reply::{made_id, output, reply, shown_id, skeleton};
 
+/// Where requests go.
+pub(super) const PATH: &str = "/responses";
+
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Writes a Call.
@@ -58,7 +61,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
     }
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    draft.finish("/responses", &[], prefix)
+    draft.finish(PATH, &[], prefix)
 }
 
 /// A short request says its one message as a string, and goes on saying it so while there is nothing else to say.

@@ -28,7 +28,7 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Tree, Wire};
+use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
 use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
@@ -48,6 +48,10 @@ impl Codec for OpenAiResponses {
 
     fn model_of(&self, request: &Request) -> Option<Name> {
         Tree::parse(request.body.clone()).ok()?.root().name_of("model")
+    }
+
+    fn path(&self, _: &Target, _: bool) -> String {
+        encode::PATH.to_owned()
     }
 
     fn framing(&self) -> Framing {
