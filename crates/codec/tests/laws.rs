@@ -21,14 +21,14 @@ use common::mix::{plain_thought, user_text, with_secret, with_thoughts};
 use common::samples::{Kind, Sample, samples, targets};
 use common::{reply_in, request, stream_events, strings};
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_of};
 use throughline_core::{
     Body, Call, Did, Encoded, Event, How, Item, Json, Native, Node, Origin, Place, Reply, Role,
     Stop, Target, Tree, Wire,
 };
-use throughline_testkit::{chunks, figure, proptest_config, split};
+use throughline_testkit::{cases, chunks, figure, proptest_config, split};
 
 #[test]
 fn law_1_a_request_goes_back_byte_for_byte() {
@@ -265,11 +265,18 @@ fn law_3_a_call_says_the_same_without_its_source() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A number of cases for each sample: the count that was asked for is one of all samples together.
+fn spread(each: u32, samples: usize) -> Config {
+    let samples = u32::try_from(samples).unwrap();
+    let all = cases(each * samples);
+    Config { cases: (all / samples).max(1), ..proptest_config(each) }
+}
+
 #[test]
 fn law_5_any_split_of_a_stream_gives_the_same_events() {
     let samples: Vec<_> =
         samples().into_iter().filter(|s| matches!(s.kind, Kind::Stream(_))).collect();
-    let mut runner = TestRunner::new(proptest_config(4));
+    let mut runner = TestRunner::new(spread(4, samples.len()));
     for sample in &samples {
         let Kind::Stream(framing) = sample.kind else { continue };
         let read = |chunks: Vec<&[u8]>| {
@@ -367,8 +374,9 @@ fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
 
 #[test]
 fn law_5_a_stream_that_ended_early_yields_nothing_replayable() {
-    let mut runner = TestRunner::new(proptest_config(8));
-    for sample in samples().iter().filter(|sample| matches!(sample.kind, Kind::Stream(_))) {
+    let samples = samples();
+    let mut runner = TestRunner::new(spread(8, samples.len()));
+    for sample in samples.iter().filter(|sample| matches!(sample.kind, Kind::Stream(_))) {
         let Kind::Stream(framing) = sample.kind else { continue };
         runner
             .run(&(0..sample.bytes.len()), |end| {
@@ -437,8 +445,9 @@ fn law_9_the_next_request_extends_the_last() {
 /// Members that nobody knows, in every object of a request, survive.
 #[test]
 fn law_14_unknown_members_survive() {
-    let mut runner = TestRunner::new(proptest_config(4));
-    for sample in samples().iter().filter(|sample| sample.is_request()) {
+    let samples = samples();
+    let mut runner = TestRunner::new(spread(4, samples.len()));
+    for sample in samples.iter().filter(|sample| sample.is_request()) {
         if sample.bytes.len() > 100_000 {
             continue;
         }
