@@ -177,6 +177,12 @@ impl<'c> Draft<'c> {
     /// Writes the members that no field of the Call speaks for: the wire's own as they are, and a warning for every
     /// other wire's.
     pub(crate) fn put_extras(&mut self) {
+        if let Some(id) = self.call.resumes.as_ref().filter(|_| self.wire != Wire::OPENAI_RESPONSES)
+        {
+            let message =
+                format!("what `{id}` goes on from is kept by another provider and was not sent");
+            self.warn("previous_response_id", message);
+        }
         for extra in &self.call.extras {
             match &extra.wire {
                 Some(wire) if *wire == self.wire => {

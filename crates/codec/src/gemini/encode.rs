@@ -49,9 +49,6 @@ pub(super) fn encode(call: &Call) -> Encoded {
     settings::put(&mut draft, call);
     leave_what_is_kept_elsewhere(&mut draft);
     draft.put_provider_extras();
-    if call.resumes.is_some() {
-        draft.warn("resumes", "this wire keeps no answers; the whole conversation was sent");
-    }
     let at_home = draft.source().filter(|_| !draft.has_moved());
     let source = at_home.map(|source| Name::clone(&source.request.path));
     let fresh = path::fresh(&call.target, call.stream);

@@ -127,7 +127,7 @@ fn what_cannot_be_carried_is_told() {
         native: Some(Native::new(Wire::ANTHROPIC_MESSAGES, Side::Request, json("{}"))),
     });
     let settings: Vec<String> = warnings(&call).into_iter().map(|(setting, _)| setting).collect();
-    assert_eq!(settings, ["tools", "logprobs", "parallel", "tool_choice", "resumes"]);
+    assert_eq!(settings, ["tools", "previous_response_id", "logprobs", "parallel", "tool_choice"]);
     assert_eq!(body_of(&call), r#"{"contents":[]}"#);
 }
 
