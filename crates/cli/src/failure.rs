@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use owo_colors::OwoColorize as _;
+use owo_colors::Style;
+
+use crate::text;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +32,7 @@ impl Failure {
             Failure::Usage(_) => 2,
             Failure::BadData(_) => 65,
         };
-        let message = crate::text::plain(&self.to_string());
-        anstream::eprintln!("{} {message}", "error:".red().bold());
+        text::notice("error:", Style::new().red(), &self.to_string());
         ExitCode::from(code)
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use owo_colors::Style;
 use throughline_codec::{Asked, Catalog, Codec, CodecError, Document, Framing, codec, guess};
 use throughline_core::{Name, Request, SyntaxError, Tree, Wire};
 
 use crate::failure::Failure;
+use crate::text;
 
 /// A document, read and recognised.
 pub(crate) struct Input {
@@ -147,13 +149,11 @@ fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
 
 /// Says so when nothing is known of a model.
 pub(crate) fn note_unknown_model(asked: &Asked) {
-    use owo_colors::OwoColorize as _;
     let model = asked.target.model();
     if asked.target.profile.name == "unknown" && model != "unknown" {
-        let model = crate::text::plain(model);
-        anstream::eprintln!(
-            "{} nothing is known of the model `{model}`; it is treated as one without demands of its own",
-            "note:".cyan().bold()
+        let message = format!(
+            "nothing is known of the model `{model}`; it is treated as one without demands of its own"
         );
+        text::notice("note:", Style::new().cyan(), &message);
     }
 }

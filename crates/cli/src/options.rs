@@ -13,7 +13,11 @@ use throughline_core::Wire;
     name = "throughline",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 done, 1 something outside failed, 2 wrong usage, 65 the input is not what it should be.\n\
+    after_help = "Exit codes:\n  \
+                  0   done\n  \
+                  1   something outside failed\n  \
+                  2   wrong usage\n  \
+                  65  the input is not what it should be\n\n\
                   Colours follow the terminal; NO_COLOR=1 switches them off."
 )]
 pub(crate) struct Options {
@@ -29,7 +33,7 @@ pub(crate) enum Command {
     Translate(Translate),
     /// Print a completion script for a shell
     #[command(
-        after_help = "Example:\n  throughline completions bash > ~/.local/share/bash-completion/completions/throughline"
+        after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"
     )]
     Completions {
         /// The shell
@@ -53,8 +57,8 @@ pub(crate) struct Show {
     /// The model, where the document does not name it
     #[arg(long, value_parser = model())]
     pub(crate) model: Option<String>,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t)]
+    /// How to print it: as text for people, or as json for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
     /// Show long texts whole
     #[arg(long)]
@@ -66,17 +70,21 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    throughline translate --from anthropic-messages --to openai-responses --model gpt-5.2 request.json\n  \
-    throughline translate --from openai-chat --from-provider deepseek --to gemini --model gemini-3-pro-preview - < request.json\n  \
-    throughline translate --from openai-chat --to openai-chat --to-provider mistral --fates fates.json request.json\n\n\
-    The request goes to standard output, what became of each part to standard error or to --fates.\n\
+    throughline translate --from anthropic-messages --to openai-responses \\\n      \
+        --model gpt-5.2 request.json\n  \
+    throughline translate --from openai-chat --from-provider deepseek \\\n      \
+        --to gemini --model gemini-3-pro-preview - < request.json\n  \
+    throughline translate --from openai-chat --to openai-chat \\\n      \
+        --to-provider mistral --fates fates.json request.json\n\n\
+    The request goes to standard output, what became of each part to standard error\n\
+    or to --fates.\n\
     On the same wire and owner, what comes out is what went in.")]
 pub(crate) struct Translate {
     /// The wire that the request speaks
-    #[arg(long, value_parser = wire())]
+    #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) from: Wire,
     /// The wire to say it on
-    #[arg(long, value_parser = wire())]
+    #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) to: Wire,
     /// The model to ask; the request's own when not given
     #[arg(long, value_parser = model())]

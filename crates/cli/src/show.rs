@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use owo_colors::OwoColorize as _;
 use throughline_codec::{Asked, Document, StreamDecoder};
 use throughline_core::{
-    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Json, Media, Outcome, Part, Reply,
-    Role, Seal, Stop, ThoughtKind, json,
+    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Json, Media, Node, Outcome, Part,
+    Reply, Role, Seal, Stop, ThoughtKind, json,
 };
 
 use crate::failure::Failure;
@@ -121,11 +121,9 @@ fn timeline(kind: &Kind, asked: &Asked, shown: &Shown, is_full: bool) -> String 
                 page.line("");
             }
             let kind = failure.kind.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
-            page.line(&format!(
-                "{} {}",
-                "✗".red().bold(),
-                plain(&format!("{kind}{}", failure.message))
-            ));
+            let said = plain(&format!("{kind}{}", failure.message));
+            let said = wrapped(&said, width.saturating_sub(2)).join("\n  ");
+            page.line(&format!("{} {said}", "✗".red().bold()));
         }
     }
     page.out
@@ -145,14 +143,9 @@ impl Page {
     }
 
     fn title(&mut self, wire: &str, what: &str, model: &str, provider: &str) {
-        let model = plain(model);
-        self.line(&format!(
-            "{} {what}  {} {} {}",
-            wire.bold(),
-            model.cyan(),
-            "·".dimmed(),
-            provider.dimmed()
-        ));
+        let model = if model == "unknown" { "no model named".to_owned() } else { plain(model) };
+        let from = format!("· {provider}");
+        self.line(&format!("{} {what}  {model} {}", wire.bold(), from.dimmed()));
     }
 
     fn settings(&mut self, call: &Call) {
@@ -169,15 +162,16 @@ impl Page {
         said.extend(call.stream.then(|| "streamed".to_owned()));
         said.extend(call.resumes.as_ref().map(|id| format!("goes on from {id}")));
         if !call.tools.is_empty() {
-            let names: Vec<&str> = call.tools.iter().map(|tool| &*tool.name).collect();
-            said.push(format!("tools {}", names.join(", ")));
+            let names = call.tools.iter().map(|tool| &*tool.name);
+            let names = names.map(|name| if name.is_empty() { "unnamed" } else { name });
+            said.push(format!("tools {}", names.collect::<Vec<_>>().join(", ")));
         }
-        if !said.is_empty() {
-            self.line(&plain(&said.join(" · ")).dimmed().to_string());
+        for line in wrapped(&plain(&said.join(" · ")), self.width) {
+            self.line(&line.dimmed().to_string());
         }
     }
 
-    /// The Items, under one heading for each message.
+    /// The Items, under a heading wherever someone else speaks.
     fn items(&mut self, items: &[Item]) {
         let names: HashMap<&CallId, &str> = items
             .iter()
@@ -188,11 +182,7 @@ impl Page {
             .collect();
         let mut last: Option<&Item> = None;
         for item in items {
-            let is_same = |last: &Item| {
-                last.place.message == item.place.message
-                    && last.role == item.role
-                    && last.ephemeral == item.ephemeral
-            };
+            let is_same = |last: &Item| last.role == item.role && last.ephemeral == item.ephemeral;
             let is_text = |item: &Item| matches!(item.body, Body::Text(_));
             match last {
                 // Two texts side by side need something between them.
@@ -210,39 +200,44 @@ impl Page {
 
     fn heading(&mut self, item: &Item) {
         let who = match item.role {
-            Role::System => "system".magenta().to_string(),
-            Role::Developer => "developer".magenta().to_string(),
-            Role::User => "user".green().to_string(),
-            Role::Assistant => "assistant".blue().to_string(),
-            Role::Tool => "tool".yellow().to_string(),
+            Role::System => "system".bold().to_string(),
+            Role::Developer => "developer".bold().to_string(),
+            Role::User => "user".bold().to_string(),
+            Role::Assistant => "assistant".cyan().bold().to_string(),
+            Role::Tool => "tool".magenta().bold().to_string(),
         };
-        let flags = if item.ephemeral { "  ephemeral" } else { "" };
-        self.line(&format!("\n{}{}", who.bold(), flags.dimmed()));
+        let flag = item.ephemeral.then(|| format!("  {}", "ephemeral".dimmed()));
+        self.line(&format!("\n{who}{}", flag.unwrap_or_default()));
     }
 
+    /// One Item: what is plainly said, or a label with what belongs to it set in below.
     fn item(&mut self, item: &Item, names: &HashMap<&CallId, &str>) {
         let (mark, label, text) = describe(item, names);
         if !label.is_empty() {
             self.line(&format!("  {mark} {label}"));
+            self.paragraph("    ", &text);
+        } else if text.is_empty() {
+            self.line(&format!("  {}", "│ empty".dimmed()));
+        } else {
+            self.paragraph("  ", &text);
         }
-        self.paragraph(&text);
         for seal in &item.seals {
-            self.line(&format!("  {} {}", "●".green(), sealed(seal).green()));
+            self.line(&format!("    {} {}", "●".green(), sealed(seal)));
         }
         if let Body::Thought(thought) = &item.body {
             if !thought.whole {
-                let cut = "cut off: it can never be replayed".red().to_string();
-                self.line(&format!("  {} {cut}", "○".red()));
+                self.line(&format!("    {} cut off: it can never be replayed", "○".red()));
             } else if item.seals.is_empty() {
-                self.line(&format!("  {} {}", "○".yellow(), "not sealed".yellow()));
+                self.line(&format!("    {} not sealed", "○".yellow()));
             }
         }
     }
 
-    fn paragraph(&mut self, text: &str) {
+    fn paragraph(&mut self, indent: &str, text: &str) {
         if text.is_empty() {
             return;
         }
+        let bar = format!("{indent}{}", "│".dimmed());
         let total = text.chars().count();
         let is_cut = !self.is_full && total > SHORT;
         let mut shown: String =
@@ -251,30 +246,32 @@ impl Page {
         {
             shown.truncate(end);
         }
-        for line in wrapped(&plain(&shown), self.width.saturating_sub(4)) {
-            self.line(&format!("  {} {line}", "│".dimmed()));
+        for line in wrapped(&plain(&shown), self.width.saturating_sub(indent.len() + 2)) {
+            self.line(&format!("{bar} {line}"));
         }
         if is_cut {
             let rest = total - shown.chars().count();
             let rest = format!("… and {rest} more characters: --full shows them");
-            self.line(&format!("  {} {}", "│".dimmed(), rest.dimmed()));
+            self.line(&format!("{bar} {}", rest.dimmed()));
         }
     }
 
     fn stop(&mut self, reply: &Reply) {
         let usage = &reply.usage;
-        let mut said = vec![stop_word(&reply.stop)];
+        let is_short = matches!(reply.stop, Stop::Length | Stop::Refused(_) | Stop::Cut);
+        let mark = if is_short { format!("{} ", "!".red().bold()) } else { String::new() };
+        let mut said = String::new();
         let part = |count: u64, word: &str| {
             if count > 0 { format!(" ({count} {word})") } else { String::new() }
         };
         if usage.total() > 0 {
-            said.push(format!("tokens in {}{}", usage.input, part(usage.cached, "cached")));
-            said.push(format!("out {}{}", usage.output, part(usage.thought, "thought")));
+            let cached = part(usage.cached, "cached");
+            let thought = part(usage.thought, "thought");
+            said = format!(" · tokens in {}{cached} · out {}{thought}", usage.input, usage.output);
         }
-        self.line(&format!("\n{}", plain(&said.join(" · ")).dimmed()));
+        self.line(&format!("\n{mark}{}{}", plain(&stop_word(&reply.stop)), said.dimmed()));
         if reply.stop == Stop::Cut {
-            let note = "the stream ended early: nothing of it can be replayed";
-            self.line(&format!("{} {note}", "!".red().bold()));
+            self.line("  the stream ended early: nothing of it can be replayed");
         }
     }
 
@@ -282,13 +279,12 @@ impl Page {
         let thoughts = items.clone().filter(|item| matches!(item.body, Body::Thought(_))).count();
         let calls = items.clone().filter(|item| matches!(item.body, Body::Call(_))).count();
         let seals: usize = items.clone().map(|item| item.seals.len()).sum();
-        let said = format!(
-            "{} · {} · {} · {}",
-            count(items.count(), "item"),
-            count(thoughts, "thought"),
-            count(seals, "seal"),
-            count(calls, "tool call")
-        );
+        let others = [(thoughts, "thought"), (seals, "seal"), (calls, "tool call")];
+        let mut said = count(items.count(), "item");
+        for (number, noun) in others.into_iter().filter(|(number, _)| *number > 0) {
+            said.push_str(" · ");
+            said.push_str(&count(number, noun));
+        }
         self.line(&format!("\n{}", said.bold()));
     }
 }
@@ -328,36 +324,46 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
         Body::Call(call) => {
             let label =
                 format!("calls {}  {}", plain(&call.name).bold(), plain(&call.id.0).dimmed());
-            ("▸".yellow().to_string(), label, compact(call.args.as_str()))
+            ("▸".magenta().to_string(), label, compact(call.args.as_str()))
         }
         Body::Result(result) => {
             let outcome = match result.outcome {
                 Outcome::Ok => String::new(),
-                Outcome::Error => ", failed".red().to_string(),
-                Outcome::Unknown => ", outcome unknown".red().to_string(),
-                Outcome::Denied => ", denied".red().to_string(),
+                Outcome::Error => format!(", {}", "failed".red()),
+                Outcome::Unknown => format!(", {}", "outcome unknown".red()),
+                Outcome::Denied => format!(", {}", "denied".red()),
             };
             let name = result.name.as_deref().or_else(|| names.get(&result.call).copied());
             let name = plain(name.unwrap_or("a call"));
             let id = plain(&result.call.0);
             let label = format!("answers {}{outcome}  {}", name.bold(), id.dimmed());
             let parts: Vec<String> = result.parts.iter().map(part_text).collect();
-            ("◂".yellow().to_string(), label, parts.join("\n"))
+            ("◂".magenta().to_string(), label, parts.join("\n"))
         }
         Body::Hosted(hosted) => {
             let what = if hosted.is_result { "result of" } else { "provider runs" };
             (
-                "▹".yellow().to_string(),
-                format!("{what} {}", plain(&hosted.name)),
+                "▹".magenta().to_string(),
+                format!("{what} {}", plain(&hosted.name).bold()),
                 hosted.visible.to_string(),
             )
         }
-        Body::Media(media) => ("▣".magenta().to_string(), media_word(media), String::new()),
-        Body::Compaction => ("≡".magenta().to_string(), "compaction".to_owned(), String::new()),
+        Body::Media(media) => ("▣".to_owned(), media_word(media), String::new()),
+        Body::Compaction => ("≡".cyan().to_string(), "compaction".to_owned(), String::new()),
         Body::Unknown => {
-            ("?".red().to_string(), "unknown, kept as it is".to_owned(), String::new())
+            let kind = kind_of(item).map(|kind| format!("  {}", plain(&kind).dimmed()));
+            let label = format!("unknown, kept as it is{}", kind.unwrap_or_default());
+            ("?".yellow().to_string(), label, String::new())
         }
     }
+}
+
+/// What a part calls itself: its type, or the first of its members.
+fn kind_of(item: &Item) -> Option<String> {
+    let tree = item.native.as_ref()?.json.tree();
+    let kind = tree.root().get("type").and_then(Node::text);
+    let kind = kind.or_else(|| tree.root().members().next()?.0.text());
+    kind.map(|kind| kind.chars().take(40).collect())
 }
 
 /// JSON without the white space between its tokens.

@@ -1,10 +1,20 @@
 //! Writing for people: nothing that a model or a file said can steer the terminal.
+//!
+//! Colours stand on marks and single words only. Sentences have the terminal's own colour, which its owner can read on
+//! whichever background: cyan is the model's own, magenta the tools', green what is sealed or kept, yellow asks for
+//! attention, red is what failed or was left out.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
+use owo_colors::{OwoColorize as _, Style};
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::failure::Failure;
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod text_tests;
 
 /// Writes bytes to standard output as they are.
 pub(crate) fn write_out(bytes: &[u8]) -> Result<(), Failure> {
@@ -25,6 +35,15 @@ fn written(result: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// Says something on standard error behind a word that tells what it is. On a terminal its lines stand below each other.
+pub(crate) fn notice(word: &str, style: Style, message: &str) {
+    let indent = word.chars().count() + 1;
+    let terminal = std::io::stderr();
+    let width = if terminal.is_terminal() { width(terminal) - indent } else { usize::MAX };
+    let lines = wrapped(&plain(message), width).join(&format!("\n{:indent$}", ""));
+    anstream::eprintln!("{} {lines}", word.style(style.bold()));
+}
+
 /// How many columns there are to write in: the terminal's, or a page's where there is none.
 pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
     let size = terminal_size::terminal_size_of(terminal);
@@ -35,10 +54,11 @@ pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
-        let mut rest: &str = line;
-        while let Some((limit, _)) = rest.char_indices().nth(width) {
+        let line = line.replace('\t', "    ");
+        let mut rest: &str = &line;
+        while let Some(limit) = overflow(rest, width) {
             let fitting = rest.get(..limit).unwrap_or(rest);
-            let end = fitting.rfind(' ').filter(|end| *end > width / 2).unwrap_or(limit);
+            let end = fitting.rfind(' ').filter(|end| *end > limit / 2).unwrap_or(limit);
             let (head, tail) = rest.split_at(end);
             lines.push(head.trim_end().to_owned());
             rest = tail.trim_start_matches(' ');
@@ -46,6 +66,16 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         lines.push(rest.to_owned());
     }
     lines
+}
+
+/// Where a line has filled its columns, if it does: wide characters take two.
+fn overflow(line: &str, width: usize) -> Option<usize> {
+    let mut columns = 0;
+    let mut ends = line.char_indices().map(|(at, c)| {
+        columns += c.width().unwrap_or_default();
+        (at, columns)
+    });
+    ends.find(|(at, columns)| *columns > width && *at > 0).map(|(at, _)| at)
 }
 
 /// The text with everything that a terminal would obey made visible: control characters and bidirectional marks.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Document, codec};
-use throughline_core::{Body, Call, Did, Encoded, Item, Json, json};
+use throughline_core::{Body, Call, Did, Encoded, Fate, Item, Json, Wire, json};
 
 use crate::failure::Failure;
 use crate::input::{self, Input};
@@ -62,70 +62,81 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
             anstream::eprintln!("{}", fates_json(&call, &encoded).as_str());
         }
         Some(_) => {}
-        None => report(&call, &encoded),
+        None => report(&options.from, &call, &encoded),
     }
     Ok(())
 }
 
 /// Tells people what became of each part: a mark, the part, what happened, and what happened to what is sealed in it.
-fn report(call: &Call, encoded: &Encoded) {
+fn report(from: &Wire, call: &Call, encoded: &Encoded) {
     let origin = &call.target.origin;
     let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
     anstream::eprintln!();
-    anstream::eprintln!(
-        "{} {}  {}",
-        "POST".bold(),
-        text::plain(&encoded.request.path),
-        format!("{} · {}", origin.wire, origin.provider).dimmed()
-    );
+    let wires = format!("{from} → {}", origin.wire);
+    anstream::eprintln!("{}  {}", wires.bold(), text::plain(call.target.model()));
+    let place = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
+    anstream::eprintln!("{}\n", place.dimmed());
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     let width = text::width(std::io::stderr());
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
     for (item, fate) in items() {
-        let seals = item.seals.iter().zip(&fate.seals);
-        let seals = seals.map(|(seal, did)| format!("seal of {} {did}", text::size(seal.len())));
-        let mut happened = vec![fate.visible.to_string()];
-        happened.extend(seals);
         let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
         let color = worst.map_or(Color::Reset, color_of);
         table.add_row([
-            Cell::new(mark(&fate.visible)).fg(color),
+            Cell::new(mark(&fate.visible)).fg(color).add_attribute(Attribute::Bold),
             Cell::new(text::plain(&item.id.0)).add_attribute(Attribute::Dim),
             Cell::new(describe(item)),
-            Cell::new(happened.join("\n")).fg(color),
+            Cell::new(happened(item, fate)),
         ]);
     }
     anstream::eprintln!("{table}");
     let visible = tally(items().map(|(_, fate)| &fate.visible));
     let seals = tally(items().flat_map(|(_, fate)| &fate.seals));
     let sealed = if seals.is_empty() { String::new() } else { format!("; seals: {seals}") };
-    anstream::eprintln!("{}", format!("items: {visible}{sealed}").bold());
+    anstream::eprintln!("\n{}", format!("items: {visible}{sealed}").bold());
     for warning in &encoded.warnings {
-        let lines = text::wrapped(
-            &text::plain(&format!("{}: {}", warning.setting, warning.message)),
-            width - 9,
-        );
-        for (at, line) in lines.iter().enumerate() {
-            match at {
-                0 => anstream::eprintln!("{} {line}", "warning:".yellow().bold()),
-                _ => anstream::eprintln!("         {line}"),
-            }
-        }
+        let message = format!("{}: {}", warning.setting, warning.message);
+        text::notice("warning:", Style::new().yellow(), &message);
     }
 }
 
-/// How often each thing happened, as `5 kept · 1 elided`.
-fn tally<'d>(dids: impl Iterator<Item = &'d Did>) -> String {
-    let mut counts: Vec<(&'static str, usize)> = Vec::new();
-    for did in dids {
-        match counts.iter_mut().find(|(word, _)| *word == did.word()) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((did.word(), 1)),
+/// What became of an Item and of what is sealed in it. A seal that shared the Item's fate needs no words of its own.
+fn happened(item: &Item, fate: &Fate) -> String {
+    let mut fates: Vec<(&Did, usize, usize)> = Vec::new();
+    for (seal, did) in item.seals.iter().zip(&fate.seals) {
+        match fates.iter_mut().find(|(other, ..)| *other == did) {
+            Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + seal.len()),
+            None => fates.push((did, 1, seal.len())),
         }
     }
-    let words: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
-    words.join(" · ")
+    let visible = fate.visible.to_string();
+    let word = fate.visible.word();
+    let why = visible.strip_prefix(word).unwrap_or_default();
+    let (mut with, mut apart) = (String::new(), String::new());
+    for (did, count, bytes) in fates {
+        let size = text::size(bytes);
+        let seals = if count == 1 { "seal".to_owned() } else { format!("{count} seals") };
+        if *did == fate.visible {
+            with = format!(" with its {seals} of {size}");
+        } else {
+            apart = format!("{apart}\nits {seals} of {size} {did}");
+        }
+    }
+    format!("{word}{with}{why}{apart}")
+}
+
+/// How often each thing happened, as `= 5 kept · × 1 elided`.
+fn tally<'d>(dids: impl Iterator<Item = &'d Did>) -> String {
+    let mut counts: Vec<(&Did, usize)> = Vec::new();
+    for did in dids {
+        match counts.iter_mut().find(|(other, _)| other.word() == did.word()) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((did, 1)),
+        }
+    }
+    let said = counts.iter().map(|(did, count)| format!("{} {count} {}", mark(did), did.word()));
+    said.collect::<Vec<_>>().join(" · ")
 }
 
 fn mark(did: &Did) -> &'static str {
@@ -148,10 +159,11 @@ fn severity(did: &Did) -> u8 {
 
 fn color_of(did: &Did) -> Color {
     match did {
-        Did::Kept => Color::Green,
-        Did::Restored(_) => Color::Cyan,
-        Did::Reshaped(_) => Color::Yellow,
-        Did::Elided(_) => Color::Red,
+        // Those that are called dark are the plain ones, which every terminal fits to its background.
+        Did::Kept => Color::DarkGreen,
+        Did::Restored(_) => Color::DarkCyan,
+        Did::Reshaped(_) => Color::DarkYellow,
+        Did::Elided(_) => Color::DarkRed,
     }
 }
 
@@ -164,6 +176,7 @@ pub(crate) fn describe(item: &Item) -> String {
         text::plain(&format!("{cut}{dots}"))
     };
     match &item.body {
+        Body::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
         Body::Text(text) | Body::Summary { text, .. } => short(text),
         Body::Thought(thought) if thought.content.is_empty() => "a sealed thought".to_owned(),
         Body::Thought(thought) => format!("thought: {}", short(&thought.content)),

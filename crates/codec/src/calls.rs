@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_core::{CallId, CallIds, Name, Place, Target};
+use throughline_core::{Body, CallId, CallIds, Item, Name, Place, Target};
 
 /// The calls of one conversation, while it is read.
 #[derive(Default)]
@@ -95,6 +95,15 @@ impl OutgoingIds {
     pub(crate) fn native(&mut self, id: &CallId, wire_id: &Name) {
         self.taken.0.entry(Arc::clone(wire_id)).or_insert(2);
         self.latest.insert(id.clone(), Arc::clone(wire_id));
+    }
+
+    /// Notes an Item that goes out as its wire said it, if it is a call with an id.
+    pub(crate) fn note(&mut self, item: &Item) {
+        if let Body::Call(call) = &item.body
+            && let Some(wire_id) = &call.wire_id
+        {
+            self.native(&call.id, wire_id);
+        }
     }
 
     /// The id for the answer to a call.

@@ -39,6 +39,11 @@ impl<'c> Draft<'c> {
         Self { call, wire, source, changes, aside, order: None, fates, warnings }
     }
 
+    /// The wire that is being written.
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
     /// The request that the Call was read from, if it was on this wire.
     pub(crate) fn source(&self) -> Option<&'c Received> {
         self.source

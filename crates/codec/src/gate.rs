@@ -47,14 +47,16 @@ pub(crate) enum CallersThought {
     Apart,
 }
 
-/// Judges a thought that the caller made. `tag` is the one whose payloads are this wire's own parts.
+/// Judges a thought that the caller made.
 pub(crate) fn callers_thought(
     draft: &mut Draft<'_>,
     call: &Call,
     item: &Item,
     thought: &Thought,
-    tag: &str,
+    wire: &Wire,
 ) -> (CallersThought, Fate) {
+    // Payloads with this tag are the wire's own parts.
+    let tag = tag_of(wire).unwrap_or_default();
     let fate = |visible| Fate { item: item.id.clone(), visible, seals: Vec::new() };
     let typed = |payload: &Json| CallersThought::Typed(payload.clone());
     match (call.replay.judge(item, thought, &[tag]), &thought.payload) {

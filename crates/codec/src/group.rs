@@ -8,6 +8,15 @@ pub(crate) struct Group<'i, S> {
     pub(crate) items: Vec<&'i Item>,
 }
 
+/// The system prompts that go to the top, and the rest. Those that another wire keeps among its messages go there while
+/// nothing stands before them.
+pub(crate) fn split_leading_system<'i>(items: &'i [Item], wire: &Wire) -> (&'i [Item], &'i [Item]) {
+    let is_leading = |item: &&Item| {
+        matches!(item.role, Role::System | Role::Developer) && item.native_on(wire).is_none()
+    };
+    items.split_at(items.iter().take_while(is_leading).count())
+}
+
 /// The Items in the order in which they can be said: what is said aside, while calls wait for their answers, has to
 /// wait too, because every wire wants the answers right behind the calls.
 pub(crate) fn settled(

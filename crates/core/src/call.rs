@@ -96,6 +96,13 @@ pub struct Tool {
     pub native: Option<Native>,
 }
 
+impl Tool {
+    /// What the given wire said, if this tool came from it.
+    pub fn native_on(&self, wire: &Wire) -> Option<&Native> {
+        self.native.as_ref().filter(|native| native.wire == *wire)
+    }
+}
+
 /// A request: codecs read and write this and never a bare body, because model, stream flag and betas may
 /// live in the path and the headers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Digest, Encoded, Fate, How, Item, Json, Media, Native, Outcome, Part, Reply, Role,
-    Side, ToolResult, Why, Wire, json, tag::tag_of,
+    Side, Tool, ToolResult, Why, Wire, json,
 };
 
 use crate::anthropic::{contract, wire};
 use crate::calls::OutgoingIds;
+use crate::crossing;
 use crate::draft::{self, Draft};
-use crate::gate::{self, CallersThought};
-use crate::group::{Group, groups};
+use crate::gate;
+use crate::group::{self, Group, groups};
 use crate::prefix::Prefix;
 
 mod settings;
@@ -53,8 +54,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
         prefix: call.target.profile.bound.prefix.then(Prefix::new),
         ids: OutgoingIds::for_target(&call.target),
     };
-    let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
-    let (system, conversation) = call.items.split_at(leading);
+    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
@@ -70,11 +70,6 @@ pub(super) fn encode(call: &Call) -> Encoded {
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
     draft.finish(PATH, &[VERSION], prefix)
-}
-
-/// System prompts that another wire keeps among its messages go to the top while nothing stands before them.
-fn is_leading_system(item: &Item) -> bool {
-    matches!(item.role, Role::System | Role::Developer) && item.native_on(&WIRE).is_none()
 }
 
 struct Writer<'c> {
@@ -120,29 +115,11 @@ impl<'c> Writer<'c> {
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
-        let mut tools = Vec::with_capacity(self.call.tools.len());
-        for tool in &self.call.tools {
-            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
-            if let Some(native) = native {
-                tools.push(native.json.clone());
-            } else if tool.hosted {
-                let name = &tool.name;
-                draft
-                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
-            } else {
-                draft.warn_of_markers(tool.native.as_ref());
-                tools.push(json::object(|o| {
-                    o.string("name", &tool.name);
-                    o.maybe_string("description", tool.description.as_deref());
-                    match &tool.schema {
-                        Some(schema) => o.raw("input_schema", schema),
-                        None => o.object("input_schema", |o| {
-                            o.string("type", "object");
-                        }),
-                    };
-                }));
-            }
-        }
+        let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
+            Some(native) => Some(native.json.clone()),
+            None => crossing::tool(draft, tool, |_| declaration(tool)),
+        });
+        let tools: Vec<Json> = tools.collect();
         if draft.was("tools").is_some() || !tools.is_empty() {
             draft.put_elements("tools", &tools);
         }
@@ -177,7 +154,7 @@ impl<'c> Writer<'c> {
             && group.items.iter().all(opens)
         {
             for item in &group.items {
-                self.note_native_call(item);
+                self.ids.note(item);
                 draft.fates.push(draft::kept(item));
             }
             return Some(envelope.json.clone());
@@ -210,14 +187,6 @@ impl<'c> Writer<'c> {
         })
     }
 
-    fn note_native_call(&mut self, item: &Item) {
-        if let Body::Call(call) = &item.body
-            && let Some(wire_id) = &call.wire_id
-        {
-            self.ids.native(&call.id, wire_id);
-        }
-    }
-
     /// One block, and what became of the Item.
     fn block(
         &mut self,
@@ -231,48 +200,26 @@ impl<'c> Writer<'c> {
         draft.warn_of_markers(item.native.as_ref());
         let target = &self.call.target;
         let seals_why = gate::why_left(item, target);
-        let said = |block: Json| {
-            let how = if item.native.is_some() { Some(How::OtherWire) } else { None };
-            let fate =
-                how.map_or_else(|| draft::kept(item), |how| draft::reshaped(item, how, seals_why));
-            (Some(block), fate)
-        };
+        let said = |block: Json| (Some(block), crossing::said(item, seals_why));
         let left = |why| (None, draft::elided(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.trim().is_empty() => {
                 left(Why::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
-            Body::Media(media) => match media_block(media, target) {
+            Body::Media(media) => match crossing::media(draft, media_block(media, target)) {
                 Some(block) => said(block),
-                None => {
-                    draft.warn("media", "a kind of media that this wire cannot carry was left out");
-                    left(Why::NotOnThisWire)
-                }
+                None => left(Why::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(seals_why),
             Body::Thought(thought) => {
-                let tag = tag_of(&WIRE).unwrap_or_default();
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
-                let block = match way {
-                    CallersThought::Typed(payload) => Some(payload),
-                    CallersThought::Text(text) => Some(text_block(&text)),
-                    CallersThought::Apart => None,
-                };
-                (block, fate)
+                crossing::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
                 let id = self.ids.call(&call.id);
                 said(json::object(|o| {
                     o.string("type", "tool_use").string("id", &id).string("name", &call.name);
-                    // Free text is not an object, and this wire takes objects only.
-                    if call.args.tree().root().is_object() {
-                        o.raw("input", &call.args);
-                    } else {
-                        o.object("input", |o| {
-                            o.raw("input", &call.args);
-                        });
-                    }
+                    o.raw("input", &crossing::arguments(&call.args));
                 }))
             }
             Body::Result(result) => said(self.result_block(draft, result)),
@@ -312,7 +259,7 @@ impl<'c> Writer<'c> {
                 }
             }
             (_, None) => {
-                self.note_native_call(item);
+                self.ids.note(item);
                 (Some(block), fate(kept, seals))
             }
             (Body::Text(text), Some(why)) => {
@@ -327,20 +274,12 @@ impl<'c> Writer<'c> {
         let target = &self.call.target;
         let mut parts = Vec::new();
         for part in &result.parts {
-            match part {
-                Part::Text(text) => parts.push(text_block(text)),
-                Part::Value(value) => parts.push(text_block(value.as_str())),
-                Part::Media(media) => match media_block(media, target) {
-                    Some(block) => parts.push(block),
-                    None => draft
-                        .warn("media", "a kind of media that this wire cannot carry was left out"),
-                },
-                Part::Unknown(wire, json) if *wire == WIRE => parts.push(json.clone()),
-                Part::Unknown(wire, _) => {
-                    draft
-                        .warn("tool result", format!("a part that only {wire} knows was left out"));
-                }
-            }
+            parts.extend(match part {
+                Part::Text(text) => Some(text_block(text)),
+                Part::Value(value) => Some(text_block(value.as_str())),
+                Part::Media(media) => crossing::media(draft, media_block(media, target)),
+                Part::Unknown(wire, json) => crossing::unknown(draft, wire, json),
+            });
         }
         json::object(|o| {
             o.string("type", "tool_result").string("tool_use_id", &id);
@@ -369,6 +308,19 @@ fn speaker(call: &Call, item: &Item) -> Speaker {
         Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
         Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
     }
+}
+
+fn declaration(tool: &Tool) -> Json {
+    json::object(|o| {
+        o.string("name", &tool.name);
+        o.maybe_string("description", tool.description.as_deref());
+        match &tool.schema {
+            Some(schema) => o.raw("input_schema", schema),
+            None => o.object("input_schema", |o| {
+                o.string("type", "object");
+            }),
+        };
+    })
 }
 
 fn text_block(text: &str) -> Json {

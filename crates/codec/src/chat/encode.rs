@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
     Body, Call, CallId, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native,
-    Received, Role, Side, Target, Tool, Warning, Why, Wire, json, tag::tag_of,
+    Received, Role, Side, Target, Tool, Warning, Why, Wire, json,
 };
 
 use crate::calls::OutgoingIds;
 use crate::chat::encode::message::Message;
 use crate::chat::{contract, slot, wire};
+use crate::crossing;
 use crate::draft::{self, Draft};
 use crate::gate::{self, CallersThought};
 use crate::group::{Group, groups};
@@ -159,26 +160,19 @@ impl<'c> Writer<'c> {
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
-        let mut tools = Vec::with_capacity(self.call.tools.len());
-        for tool in &self.call.tools {
-            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
+        let tools = self.call.tools.iter().filter_map(|tool| {
             let custom = custom::declared(tool);
             let is_taken = custom.is_none() || self.takes_custom();
-            if let Some(native) = native.filter(|_| is_taken) {
-                tools.push(self.unmarked(draft, &native.json));
-            } else if tool.hosted {
-                let name = &tool.name;
-                draft
-                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
-            } else {
-                draft.warn_of_markers(tool.native.as_ref());
-                tools.push(match custom {
-                    Some(custom) if self.takes_custom() => custom.json(tool),
+            match tool.native_on(&WIRE) {
+                Some(native) if is_taken => Some(self.unmarked(draft, &native.json)),
+                Some(_) | None => crossing::tool(draft, tool, |draft| match custom {
+                    Some(custom) if is_taken => custom.json(tool),
                     Some(custom) => custom.as_function(draft, tool),
                     None => function(tool),
-                });
+                }),
             }
-        }
+        });
+        let tools: Vec<Json> = tools.collect();
         for tool in &tools {
             self.absorb("tool", tool);
         }
@@ -360,8 +354,7 @@ impl<'c> Writer<'c> {
                 fate
             }
             Body::Thought(thought) if item.origin.is_none() => {
-                let tag = tag_of(&WIRE).unwrap_or_default();
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
+                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, &WIRE);
                 match way {
                     CallersThought::Typed(payload) => {
                         let channel = self.call.target.provider.dialect.channel;

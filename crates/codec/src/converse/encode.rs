@@ -7,9 +7,10 @@ use throughline_core::{Body, Call, Encoded, Envelope, Item, Json, Name, Node, Ro
 use crate::calls::OutgoingIds;
 use crate::converse::contract;
 use crate::converse::wire::{Block, Path};
+use crate::crossing;
 use crate::draft::{self, Draft};
 use crate::gate;
-use crate::group::{Group, groups};
+use crate::group::{self, Group, groups};
 use crate::prefix::Prefix;
 
 mod blocks;
@@ -48,8 +49,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
         ids: OutgoingIds::for_target(&call.target),
         documents: 0,
     };
-    let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
-    let (system, conversation) = call.items.split_at(leading);
+    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     let tools = writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
@@ -74,11 +74,6 @@ pub(super) fn encode(call: &Call) -> Encoded {
         encoded.request.path = Name::from(said.with(model, call.stream));
     }
     encoded
-}
-
-/// System prompts that another wire keeps among its messages go to the top while nothing stands before them.
-fn is_leading_system(item: &Item) -> bool {
-    matches!(item.role, Role::System | Role::Developer) && item.native_on(&WIRE).is_none()
 }
 
 fn speaker(call: &Call, item: &Item) -> Speaker {
@@ -183,21 +178,14 @@ impl<'c> Writer<'c> {
     /// The tools, in this wire's words. Where the conversation has calls, the wire demands tools: those that were called
     /// stand in for none.
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
-        let mut tools = Vec::with_capacity(self.call.tools.len());
-        for tool in &self.call.tools {
-            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
-            if let Some(native) = native {
-                tools.push(native.json.clone());
-            } else if tool.hosted {
-                let name = &tool.name;
-                draft
-                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
-            } else {
-                draft.warn_of_markers(tool.native.as_ref());
+        let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
+            Some(native) => Some(native.json.clone()),
+            None => crossing::tool(draft, tool, |_| {
                 let description = tool.description.as_deref().filter(|text| !text.is_empty());
-                tools.push(tool_spec(&tool.name, description, tool.schema.as_ref()));
-            }
-        }
+                tool_spec(&tool.name, description, tool.schema.as_ref())
+            }),
+        });
+        let mut tools: Vec<Json> = tools.collect();
         let had_tools = draft.was("toolConfig").is_some_and(|was| {
             was.tree().root().get("tools").is_some_and(|tools| tools.elements().count() > 0)
         });
@@ -286,7 +274,7 @@ impl<'c> Writer<'c> {
             && group.items.iter().all(passes)
         {
             for item in &group.items {
-                self.note_native_call(item);
+                self.ids.note(item);
                 draft.fates.push(draft::kept(item));
             }
             let envelope = Some(envelope);

@@ -5,16 +5,17 @@ use std::collections::HashMap;
 
 use throughline_core::{
     Body, Call, CallId, Did, Digest, Encoded, Fate, How, Item, Json, Media, Name, Native, Part,
-    Role, Side, Target, ToolCall, ToolResult, Why, Wire, json, tag::tag_of,
+    Role, Side, Target, ToolCall, ToolResult, Why, Wire, json,
 };
 
 use crate::calls::OutgoingIds;
+use crate::crossing;
 use crate::draft::{self, Draft};
-use crate::gate::{self, CallersThought};
+use crate::gate;
 use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
 use crate::gemini::wire;
 use crate::gemini::{contract, path, tools};
-use crate::group::{Group, groups};
+use crate::group::{self, Group, groups};
 use crate::prefix::Prefix;
 
 pub(super) mod parts;
@@ -39,8 +40,7 @@ pub(super) fn encode(call: &Call) -> Encoded {
         ids: OutgoingIds::for_target(&call.target),
         sent: HashMap::new(),
     };
-    let leading = call.items.iter().take_while(|item| is_leading_system(item)).count();
-    let (system, conversation) = call.items.split_at(leading);
+    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let contents = writer.contents(&mut draft, conversation);
@@ -76,11 +76,6 @@ fn spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'static st
         draft.source().is_some_and(|s| s.members.iter().any(|(name, _)| **name == *key))
     };
     if has(snake) && !has(camel) { snake } else { camel }
-}
-
-/// System prompts that another wire keeps among its messages go to the top while nothing stands before them.
-fn is_leading_system(item: &Item) -> bool {
-    matches!(item.role, Role::System | Role::Developer) && item.native_on(&WIRE).is_none()
 }
 
 /// How a call went out, for its answer to match.
@@ -225,10 +220,8 @@ impl<'c> Writer<'c> {
     }
 
     fn note_native_call(&mut self, item: &Item) {
+        self.ids.note(item);
         if let Body::Call(call) = &item.body {
-            if let Some(wire_id) = &call.wire_id {
-                self.ids.native(&call.id, wire_id);
-            }
             self.note_sent(call, call.wire_id.clone(), false);
         }
     }
@@ -271,22 +264,14 @@ impl<'c> Writer<'c> {
                 left(Why::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(vec![text_part(text)]),
-            Body::Media(media) => match media_part(media) {
+            Body::Media(media) => match crossing::media(draft, media_part(media)) {
                 Some(part) => said(vec![part]),
-                None => {
-                    draft.warn("media", "a kind of media that this wire cannot carry was left out");
-                    left(Why::NotOnThisWire)
-                }
+                None => left(Why::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(why),
             Body::Thought(thought) => {
-                let tag = tag_of(&WIRE).unwrap_or_default();
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
-                let part = match way {
-                    CallersThought::Typed(payload) => Some(payload),
-                    CallersThought::Text(text) => Some(text_part(&text)),
-                    CallersThought::Apart => None,
-                };
+                let thought = (item, thought);
+                let (part, fate) = crossing::thought(draft, self.call, thought, &WIRE, text_part);
                 (part.into_iter().collect(), fate)
             }
             Body::Call(call) => {
@@ -387,16 +372,8 @@ impl<'c> Writer<'c> {
                 {
                     draft.warn("media", "a file that another provider keeps was left out");
                 }
-                Part::Media(shown) => match media_part(shown) {
-                    Some(part) => media.push(part),
-                    None => draft
-                        .warn("media", "a kind of media that this wire cannot carry was left out"),
-                },
-                Part::Unknown(wire, json) if *wire == WIRE => media.push(json.clone()),
-                Part::Unknown(wire, _) => {
-                    let message = format!("a part that only {wire} knows was left out");
-                    draft.warn("tool result", message);
-                }
+                Part::Media(shown) => media.extend(crossing::media(draft, media_part(shown))),
+                Part::Unknown(wire, json) => media.extend(crossing::unknown(draft, wire, json)),
             }
         }
         let holds = contract::takes_media_in_answers(&self.call.target.profile);

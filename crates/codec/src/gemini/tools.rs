@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throughline_core::{Call, Envelope, Json, Label, Name, Native, Node, Side, Tool, Wire, json};
 
+use crate::crossing;
 use crate::draft::{self, Draft};
 use crate::gemini::wire::{get, is_spelled};
 
@@ -64,22 +65,13 @@ pub(super) fn write(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
             continue;
         }
         rest = rest.get(1..).unwrap_or_default();
-        let native = first.native.as_ref().filter(|native| native.wire == WIRE);
-        match native {
+        match first.native_on(&WIRE) {
             Some(native) if native.slot == DECLARATIONS => declared.push(native.json.clone()),
             Some(native) if native.slot.is_empty() => elements.push(native.json.clone()),
             Some(native) => elements.push(json::object(|o| {
                 o.raw(&native.slot, &native.json);
             })),
-            None if first.hosted => {
-                let name = &first.name;
-                let message = format!("`{name}` is run by another provider; it was left out");
-                draft.warn("tools", message);
-            }
-            None => {
-                draft.warn_of_markers(first.native.as_ref());
-                declared.push(declaration(first));
-            }
+            None => declared.extend(crossing::tool(draft, first, |_| declaration(first))),
         }
     }
     if !declared.is_empty() {
@@ -92,11 +84,8 @@ pub(super) fn write(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
 
 /// The element that the first tools were cut from, if all of them are here, and the tools behind them.
 fn intact(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
-    let envelope = |tool: &'_ Tool| {
-        let native = tool.native.as_ref().filter(|native| native.wire == WIRE)?;
-        native.envelope.clone()
-    };
-    let first = tools.first()?.native.as_ref().filter(|n| n.wire == WIRE)?.envelope.as_ref()?;
+    let envelope = |tool: &'_ Tool| tool.native_on(&WIRE)?.envelope.clone();
+    let first = tools.first()?.native_on(&WIRE)?.envelope.as_ref()?;
     let cut = tools.get(..first.parts)?;
     let is_same = |tool: &Tool| envelope(tool).is_some_and(|other| Arc::ptr_eq(first, &other));
     cut.iter().all(is_same).then_some((&**first, tools.get(first.parts..)?))

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, CallId, Digest, Encoded, Fate, How, Item, Json, Name, Role, Side, Target, ToolCall,
-    Why, Wire, json, tag::tag_of,
+    Body, Call, CallId, Digest, Encoded, Fate, How, Item, Json, Name, Role, Side, Target, Tool,
+    ToolCall, Why, Wire, json,
 };
 
 use crate::calls::OutgoingIds;
+use crate::crossing;
 use crate::draft::{self, Draft};
-use crate::gate::{self, CallersThought};
+use crate::gate;
 use crate::prefix::Prefix;
 use crate::responses::wire::CONTENT;
 
@@ -259,32 +260,11 @@ impl Writer<'_> {
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
-        let mut tools = Vec::with_capacity(self.call.tools.len());
-        for tool in &self.call.tools {
-            let native = tool.native.as_ref().filter(|native| native.wire == WIRE);
-            let native = native.filter(|_| !(tool.hosted && draft.has_moved()));
-            if let Some(native) = native {
-                tools.push(native.json.clone());
-            } else if tool.hosted {
-                let name = &tool.name;
-                draft
-                    .warn("tools", format!("`{name}` is run by another provider; it was left out"));
-            } else {
-                draft.warn_of_markers(tool.native.as_ref());
-                tools.push(json::object(|o| {
-                    o.string("type", "function").string("name", &tool.name);
-                    o.maybe_string("description", tool.description.as_deref());
-                    match &tool.schema {
-                        Some(schema) => o.raw("parameters", schema),
-                        None => o.object("parameters", |o| {
-                            o.string("type", "object").object("properties", |_| {});
-                        }),
-                    };
-                    // Unsaid it would be strict, which refuses most schemas that were not written for it.
-                    o.bool("strict", false);
-                }));
-            }
-        }
+        let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
+            Some(native) if !(tool.hosted && draft.has_moved()) => Some(native.json.clone()),
+            Some(_) | None => crossing::tool(draft, tool, |_| function(tool)),
+        });
+        let tools: Vec<Json> = tools.collect();
         if draft.was("tools").is_some_and(|was| was != Json::null()) || !tools.is_empty() {
             draft.put_elements("tools", &tools);
         }
@@ -360,25 +340,13 @@ impl Writer<'_> {
         }
         draft.warn_of_markers(item.native.as_ref());
         let seals_why = gate::why_left(item, &self.call.target);
-        let said = |element: Json| {
-            let fate = match &item.native {
-                Some(_) => draft::reshaped(item, How::OtherWire, seals_why),
-                None => draft::kept(item),
-            };
-            (Some(element), fate)
-        };
+        let said = |element: Json| (Some(element), crossing::said(item, seals_why));
         match &item.body {
             Body::Thought(thought) if !thought.whole => (None, draft::elided(item, Why::Cut)),
             Body::Thought(_) if item.origin.is_some() => (None, draft::elided(item, seals_why)),
             Body::Thought(thought) => {
-                let tag = tag_of(&WIRE).unwrap_or_default();
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
-                let element = match way {
-                    CallersThought::Typed(payload) => Some(payload),
-                    CallersThought::Text(text) => Some(message::bare(&json::string(&text))),
-                    CallersThought::Apart => None,
-                };
-                (element, fate)
+                let bare = |text: &str| message::bare(&json::string(text));
+                crossing::thought(draft, self.call, (item, thought), &WIRE, bare)
             }
             Body::Call(call) => said(self.call_element(call)),
             Body::Result(result) => said(self.result(draft, result)),
@@ -405,6 +373,21 @@ impl Writer<'_> {
             o.string("name", &call.name).string(key, &arguments(call));
         })
     }
+}
+
+fn function(tool: &Tool) -> Json {
+    json::object(|o| {
+        o.string("type", "function").string("name", &tool.name);
+        o.maybe_string("description", tool.description.as_deref());
+        match &tool.schema {
+            Some(schema) => o.raw("parameters", schema),
+            None => o.object("parameters", |o| {
+                o.string("type", "object").object("properties", |_| {});
+            }),
+        };
+        // Unsaid it would be strict, which refuses most schemas that were not written for it.
+        o.bool("strict", false);
+    })
 }
 
 /// The kind of a call, and the member that holds its arguments.

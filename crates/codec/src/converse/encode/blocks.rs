@@ -1,25 +1,17 @@
 //! Items as content blocks.
 
 use throughline_core::{
-    Body, Did, Digest, Fate, How, Item, Json, Media, Native, Outcome, Part, Side, ToolResult, Why,
-    json, tag::tag_of,
+    Body, Did, Digest, Fate, Item, Json, Media, Native, Outcome, Part, Side, ToolResult, Why, json,
 };
 
 use crate::converse::contract;
 use crate::converse::encode::{WIRE, Writer};
 use crate::converse::wire::{self, Block};
+use crate::crossing;
 use crate::draft::{self, Draft};
-use crate::gate::{self, CallersThought};
+use crate::gate;
 
 impl Writer<'_> {
-    pub(super) fn note_native_call(&mut self, item: &Item) {
-        if let Body::Call(call) = &item.body
-            && let Some(wire_id) = &call.wire_id
-        {
-            self.ids.native(&call.id, wire_id);
-        }
-    }
-
     /// One block of the system prompt, which holds texts and markers only.
     pub(super) fn system_block(
         &mut self,
@@ -62,49 +54,27 @@ impl Writer<'_> {
         }
         draft.warn_of_markers(item.native.as_ref());
         let seals_why = gate::why_left(item, &self.call.target);
-        let said = |block: Json| {
-            let how = item.native.as_ref().map(|_| How::OtherWire);
-            let fate =
-                how.map_or_else(|| draft::kept(item), |how| draft::reshaped(item, how, seals_why));
-            (Some(block), fate)
-        };
+        let said = |block: Json| (Some(block), crossing::said(item, seals_why));
         let left = |why| (None, draft::elided(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if contract::is_blank(text) => {
                 left(Why::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
-            Body::Media(media) => match self.media_block(media) {
+            Body::Media(media) => match crossing::media(draft, self.media_block(media)) {
                 Some(block) => said(block),
-                None => {
-                    draft.warn("media", "a kind of media that this wire cannot carry was left out");
-                    left(Why::NotOnThisWire)
-                }
+                None => left(Why::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(seals_why),
             Body::Thought(thought) => {
-                let tag = tag_of(&WIRE).unwrap_or_default();
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, tag);
-                let block = match way {
-                    CallersThought::Typed(payload) => Some(payload),
-                    CallersThought::Text(text) => Some(text_block(&text)),
-                    CallersThought::Apart => None,
-                };
-                (block, fate)
+                crossing::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
                 let id = self.ids.call(&call.id);
                 said(json::object(|o| {
                     o.object("toolUse", |o| {
                         o.string("toolUseId", &id).string("name", &call.name);
-                        // Free text is not an object, and this wire takes objects only.
-                        if call.args.tree().root().is_object() {
-                            o.raw("input", &call.args);
-                        } else {
-                            o.object("input", |o| {
-                                o.raw("input", &call.args);
-                            });
-                        }
+                        o.raw("input", &crossing::arguments(&call.args));
                     });
                 }))
             }
@@ -144,7 +114,7 @@ impl Writer<'_> {
         if let Some(why) = empty.or(why).or_else(|| gate::refusal(&seals)) {
             return (None, draft::elided(item, why));
         }
-        self.note_native_call(item);
+        self.ids.note(item);
         let block = match native.side {
             Side::Request => native.json.clone(),
             Side::Response => wire::project(&native.json),
@@ -156,26 +126,16 @@ impl Writer<'_> {
         let id = self.ids.result(&result.call);
         let mut parts = Vec::new();
         for part in &result.parts {
-            match part {
-                Part::Text(text) => parts.push(text_block(text)),
+            parts.extend(match part {
+                Part::Text(text) => Some(text_block(text)),
                 // Only an object may stand there as a value.
-                Part::Value(value) if value.tree().root().is_object() => {
-                    parts.push(json::object(|o| {
-                        o.raw("json", value);
-                    }));
-                }
-                Part::Value(value) => parts.push(text_block(value.as_str())),
-                Part::Media(media) => match self.media_block(media) {
-                    Some(block) => parts.push(block),
-                    None => draft
-                        .warn("media", "a kind of media that this wire cannot carry was left out"),
-                },
-                Part::Unknown(wire, json) if *wire == WIRE => parts.push(json.clone()),
-                Part::Unknown(wire, _) => {
-                    draft
-                        .warn("tool result", format!("a part that only {wire} knows was left out"));
-                }
-            }
+                Part::Value(value) if value.tree().root().is_object() => Some(json::object(|o| {
+                    o.raw("json", value);
+                })),
+                Part::Value(value) => Some(text_block(value.as_str())),
+                Part::Media(media) => crossing::media(draft, self.media_block(media)),
+                Part::Unknown(wire, json) => crossing::unknown(draft, wire, json),
+            });
         }
         json::object(|o| {
             o.object("toolResult", |o| {

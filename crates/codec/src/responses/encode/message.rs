@@ -6,12 +6,11 @@ use throughline_core::{
     Body, Did, Digest, Fate, How, Item, Json, Media, Part, Role, Side, ToolResult, Why, json,
 };
 
+use crate::crossing;
 use crate::draft::{self, Draft};
 use crate::gate;
 use crate::responses::encode::{Storage, WIRE, Writer, parts, whole, without};
 use crate::responses::wire::{self, CONTENT, Ids};
-
-const CANNOT_CARRY: &str = "a kind of media that this wire cannot carry was left out";
 
 /// A message that was only a string, or that we make of one: the user's.
 pub(super) fn bare(text: &Json) -> Json {
@@ -96,11 +95,7 @@ impl Writer<'_> {
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => None,
             Body::Text(text) | Body::Summary { text, .. } => Some(parts::text(item.role, text)),
             Body::Media(media) => {
-                let part = parts::media(item.role, media, &self.call.target);
-                if part.is_none() {
-                    draft.warn("media", CANNOT_CARRY);
-                }
-                part
+                crossing::media(draft, parts::media(item.role, media, &self.call.target))
             }
             Body::Thought(_)
             | Body::Call(_)
@@ -149,19 +144,14 @@ impl Writer<'_> {
         }
         let mut said = Vec::new();
         for part in &result.parts {
-            match part {
-                Part::Text(text) => said.push(parts::text(Role::User, text)),
-                Part::Value(value) => said.push(parts::text(Role::User, value.as_str())),
-                Part::Media(media) => match parts::media(Role::User, media, &self.call.target) {
-                    Some(part) => said.push(part),
-                    None => draft.warn("media", CANNOT_CARRY),
-                },
-                Part::Unknown(wire, json) if *wire == WIRE => said.push(json.clone()),
-                Part::Unknown(wire, _) => {
-                    draft
-                        .warn("tool result", format!("a part that only {wire} knows was left out"));
+            said.extend(match part {
+                Part::Text(text) => Some(parts::text(Role::User, text)),
+                Part::Value(value) => Some(parts::text(Role::User, value.as_str())),
+                Part::Media(media) => {
+                    crossing::media(draft, parts::media(Role::User, media, &self.call.target))
                 }
-            }
+                Part::Unknown(wire, json) => crossing::unknown(draft, wire, json),
+            });
         }
         let is_custom = self.custom.contains(&result.call);
         let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
