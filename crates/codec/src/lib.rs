@@ -18,11 +18,13 @@
 
 mod anthropic;
 mod asked;
+mod audit;
 mod calls;
 mod catalog;
 mod chat;
 mod claude;
 mod converse;
+mod crossing;
 mod draft;
 mod edit;
 mod effort;
@@ -34,6 +36,7 @@ mod gemini;
 mod group;
 mod guess;
 mod prefix;
+mod repair;
 mod responses;
 mod sealed;
 
@@ -42,6 +45,11 @@ use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target,
 
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
+pub use crate::audit::{
+    Audit, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding, Findings,
+    Issued, Mend, PathStyle, PrefixChange, Prior, Rule, Severity, Source, SourceKind, Summary,
+    Transcript, Verdict, audit,
+};
 pub use crate::catalog::{Catalog, CatalogError};
 pub use crate::chat::OpenAiChat;
 pub use crate::converse::BedrockConverse;
@@ -50,6 +58,7 @@ pub use crate::events::{StreamDecoder, StreamEncoder, events_of};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
 pub use crate::gemini::Gemini;
 pub use crate::guess::{Guess, guess};
+pub use crate::repair::{Mended, Reach, Repair, repair};
 pub use crate::responses::OpenAiResponses;
 
 /// The wires that are built in, the most telling first: the order in which a document's wire is guessed.
@@ -100,6 +109,24 @@ pub trait Codec: Send + Sync {
 
     /// Writes a streamed response, event by event.
     fn encoder(&self) -> Box<dyn Encoder>;
+
+    /// What this wire's providers refuse, rule by rule.
+    fn rules(&self) -> &'static [&'static Rule] {
+        &[]
+    }
+
+    /// Looks for what a request's provider would refuse, and reports it.
+    fn inspect(&self, _case: &Case<'_>, _findings: &mut Findings<'_>) {}
+
+    /// How this wire's providers write the place of a value in their errors.
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Dots
+    }
+
+    /// The members of a request that stand before an answer, in the order in which the model reads them.
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Which part of an exchange a document is.

@@ -20,6 +20,7 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
+use common::recorded::{asked_of, exchanges, key, reply_of, report};
 use common::{codec_of, reply_in, request, stream_events, strings, target};
 use serde_json::Value;
 use throughline_codec::{Asked, CodecError, Framing};
@@ -371,43 +372,6 @@ fn normal(value: &[u8]) -> Vec<u8> {
         .with_decode_allow_trailing_bits(true);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
     engine.decode(&standard).unwrap_or_else(|_| value.to_vec())
-}
-
-fn exchanges(recordings: &[Recording]) -> impl Iterator<Item = (&Recording, usize, &Exchange)> {
-    recordings.iter().flat_map(|recording| {
-        recording
-            .exchanges
-            .iter()
-            .enumerate()
-            .map(move |(index, exchange)| (recording, index, exchange))
-    })
-}
-
-fn asked_of(exchange: &Exchange) -> Asked {
-    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
-}
-
-fn reply_of(exchange: &Exchange) -> Result<Reply, CodecError> {
-    let codec = codec_of(&exchange.wire);
-    let asked = asked_of(exchange);
-    if !exchange.stream || exchange.status >= 400 {
-        return codec.decode_reply(&Bytes::from(exchange.response.clone()), &asked);
-    }
-    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
-    let framing = framing.unwrap_or(codec.framing());
-    let events = stream_events(codec, &asked, framing, [&exchange.response[..]])?;
-    Ok(reply_in(&events).expect("a stream ends in a reply").clone())
-}
-
-fn key(exchange: &Exchange) -> String {
-    format!("{} {}", exchange.wire, exchange.provider)
-}
-
-fn report(what: &str, counts: &BTreeMap<String, usize>) {
-    for (key, count) in counts {
-        figure(&format!("{what}: {key}"), count);
-    }
-    figure(&format!("{what}: all"), counts.values().sum::<usize>());
 }
 
 fn first_difference(ours: &[u8], theirs: &[u8]) -> String {

@@ -9,13 +9,17 @@
 #![expect(clippy::print_stdout, reason = "figures and skips belong in the output of the test")]
 
 mod cases;
+mod dice;
 mod recordings;
 mod report;
 mod split;
+mod spoil;
 mod workspace;
 
 pub use crate::cases::{cases, fuzz_seconds, proptest_config};
+pub use crate::dice::Dice;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, skip};
 pub use crate::split::{chunks, split};
+pub use crate::spoil::{OPERATORS, On, Operator, Place, Shape, is_result, seals};
 pub use crate::workspace::workspace_root;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
 pub(crate) mod mix;
+pub(crate) mod recorded;
 pub(crate) mod samples;
 
 use bytes::Bytes;

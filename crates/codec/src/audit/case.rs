@@ -1,0 +1,189 @@
+//! The case that is put to a codec, and the list that it reports to.
+
+use std::ops::Range;
+
+use throughline_core::{Node, Profile, ReasoningFormat, Target, Tree};
+
+use crate::audit::rule::{Finding, Severity};
+use crate::audit::{Comparison, Prior, Summary, Transcript};
+
+/// How a provider writes the place of a value in its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathStyle {
+    /// `messages.2.content.0`
+    Dots,
+    /// `input[2].content[0]`
+    Brackets,
+}
+
+/// One request to judge.
+pub struct Case<'c> {
+    transcript: &'c Transcript<'c>,
+    target: &'c Target,
+    tree: &'c Tree,
+    comparison: Option<&'c Comparison<'c>>,
+}
+
+impl<'c> Case<'c> {
+    pub(super) fn new(
+        transcript: &'c Transcript<'c>,
+        target: &'c Target,
+        tree: &'c Tree,
+        comparison: Option<&'c Comparison<'c>>,
+    ) -> Self {
+        Self { transcript, target, tree, comparison }
+    }
+
+    /// The request's body.
+    pub fn body(&self) -> Node<'c> {
+        self.tree.root()
+    }
+
+    /// Whom the request goes to.
+    pub fn target(&self) -> &'c Target {
+        self.target
+    }
+
+    /// What the model demands.
+    pub fn profile(&self) -> &'c Profile {
+        &self.target.profile
+    }
+
+    /// The request's path and query.
+    pub fn request_path(&self) -> &'c str {
+        &self.transcript.request.path
+    }
+
+    /// A header's value; nothing where it is absent or the headers are not known.
+    pub fn header(&self, name: &str) -> Option<&'c str> {
+        self.transcript.request.header(name)
+    }
+
+    /// Whether an absent header is known to be absent.
+    pub fn knows_headers(&self) -> bool {
+        self.transcript.knows_headers
+    }
+
+    /// When the account was made, where that is known.
+    pub fn account_created(&self) -> Option<jiff::Timestamp> {
+        self.transcript.account_created
+    }
+
+    /// What was asked and answered before; empty where nothing is known.
+    pub fn prior(&self) -> &'c Prior {
+        self.transcript.prior
+    }
+
+    /// What differs between what is sent back and what was issued, where that is known.
+    pub fn comparison(&self) -> Option<&'c Comparison<'c>> {
+        self.comparison
+    }
+
+    /// The value that stands at `range`, or the smallest that holds it.
+    pub fn node_at(&self, range: &Range<usize>) -> Node<'c> {
+        let mut node = self.body();
+        while let Some((_, inner)) = child_around(node, range) {
+            node = inner;
+            if node.range() == *range {
+                break;
+            }
+        }
+        node
+    }
+
+    /// The place of the value at `range`, as the provider writes it.
+    pub fn path(&self, range: &Range<usize>) -> String {
+        let style = self.transcript.codec.path_style();
+        let mut path = String::new();
+        let mut node = self.body();
+        while node.range() != *range
+            && let Some((step, inner)) = child_around(node, range)
+        {
+            match (step, style) {
+                (Step::Member(name), _) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(&name);
+                }
+                (Step::Element(index), PathStyle::Dots) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(&index.to_string());
+                }
+                (Step::Element(index), PathStyle::Brackets) => {
+                    path.push('[');
+                    path.push_str(&index.to_string());
+                    path.push(']');
+                }
+            }
+            node = inner;
+        }
+        path
+    }
+}
+
+enum Step {
+    Member(String),
+    Element(usize),
+}
+
+/// The child of `node` that holds `range`.
+fn child_around<'t>(node: Node<'t>, range: &Range<usize>) -> Option<(Step, Node<'t>)> {
+    let holds = |child: Node<'t>| {
+        let place = child.range();
+        place.start <= range.start && range.end <= place.end
+    };
+    if node.is_array() {
+        let (index, child) = node.elements().enumerate().find(|(_, child)| holds(*child))?;
+        return Some((Step::Element(index), child));
+    }
+    let (name, child) = node.members().find(|(_, child)| holds(*child))?;
+    Some((Step::Member(name.text().unwrap_or_default().into_owned()), child))
+}
+
+/// What a codec found.
+pub struct Findings<'c> {
+    case: &'c Case<'c>,
+    found: Vec<Finding>,
+    summary: Summary,
+}
+
+impl<'c> Findings<'c> {
+    pub(super) fn new(case: &'c Case<'c>) -> Self {
+        Self { case, found: Vec::new(), summary: Summary::default() }
+    }
+
+    /// Reports that a rule is broken, if it applies here at all.
+    pub fn add(&mut self, mut finding: Finding) {
+        if !(finding.rule.applies)(self.case.target) {
+            return;
+        }
+        if finding.path.is_empty() {
+            finding.path = self.case.path(&finding.range);
+        }
+        self.found.push(finding);
+    }
+
+    /// Counts one reasoning element of the request: a thought, or a signature on another part.
+    pub fn count(&mut self, format: &ReasoningFormat, is_signed: bool) {
+        self.summary.items += 1;
+        self.summary.signed += usize::from(is_signed);
+        if let Err(place) = self.summary.formats.binary_search(format) {
+            self.summary.formats.insert(place, format.clone());
+        }
+    }
+
+    /// Whether anything was reported that will be refused.
+    pub fn has_refusal(&self) -> bool {
+        self.found.iter().any(|finding| finding.severity == Severity::Refuse)
+    }
+
+    pub(super) fn finish(mut self) -> (Summary, Vec<Finding>) {
+        self.found
+            .sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.range.start));
+        self.summary.formats.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        (self.summary, self.found)
+    }
+}

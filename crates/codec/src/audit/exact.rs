@@ -1,0 +1,523 @@
+//! Compares what a request sends back with what was issued.
+//!
+//! What was issued is every thought and every sealed part of the earlier replies. Each is looked for in the request by its
+//! seal, then by its id, its text, and its place among its neighbours; what is left over on either side was altered,
+//! moved or lost. A reply of which nothing comes back belongs to another branch of the conversation, and is not missed.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use throughline_core::{Body, Call, Item, Role, Target, Tree};
+
+use crate::audit::compare::{Change, ChangeKind, Comparison, Issued};
+use crate::audit::{Prior, Transcript, prefix_of};
+use crate::edit::place_in;
+use crate::{Asked, CodecError};
+
+impl<'p> Comparison<'p> {
+    /// Reads the request and compares it with what came before.
+    pub(super) fn of(
+        transcript: &Transcript<'p>,
+        target: &Target,
+        tree: &Tree,
+    ) -> Result<Self, CodecError> {
+        // The index is over the very bytes that the Call is read from, so places in one are places in the other.
+        let asked = Asked::of(target.clone());
+        let request =
+            throughline_core::Request { body: tree.bytes().clone(), ..transcript.request.clone() };
+        let call = transcript.codec.decode_request(&request, &asked)?;
+        let mut search = Search::new(transcript.prior, target, &call, tree);
+        search.match_seals();
+        search.match_the_rest();
+        search.judge();
+        let (changes, matches) = (search.changes, search.matches);
+        let prefix = prefix_of::changed(transcript, target, tree, &matches);
+        let reordered_members = prefix_of::reordered(transcript, tree);
+        Ok(Self { call, changes, prefix, reordered_members })
+    }
+}
+
+/// Something issued that came back: what was issued, and where in the request it stands.
+pub(super) struct Match<'p> {
+    pub(super) issued: Issued<'p>,
+    pub(super) part: Range<usize>,
+}
+
+/// One part that was issued.
+struct Given<'p> {
+    exchange: usize,
+    index: usize,
+    reply: &'p throughline_core::Reply,
+    item: &'p Item,
+    /// The Item of the request that it came back as.
+    found: Option<usize>,
+}
+
+impl<'p> Given<'p> {
+    fn issued(&self, seal: Option<usize>) -> Issued<'p> {
+        let Self { exchange, index, reply, item, .. } = *self;
+        Issued { exchange, index, reply, item, seal }
+    }
+
+    fn counts(&self) -> bool {
+        counts(self.item)
+    }
+}
+
+/// Whether an Item carries what a provider wants back.
+fn counts(item: &Item) -> bool {
+    matches!(item.body, Body::Thought(_)) || !item.seals.is_empty()
+}
+
+struct Search<'a, 'p> {
+    target: &'a Target,
+    call: &'a Call,
+    tree: &'a Tree,
+    /// Everything that was said by the model, in order, and whether it came back.
+    given: Vec<Given<'p>>,
+    /// The seals that earlier requests carried: they were taken then.
+    sent: HashMap<&'p [u8], ()>,
+    /// For each Item of the request, the number of what was issued.
+    known: Vec<Option<usize>>,
+    changes: Vec<Change<'p>>,
+    matches: Vec<Match<'p>>,
+    /// The first Item of the unfinished turn, and the last message of the model.
+    current: usize,
+    latest: Option<u32>,
+}
+
+impl<'a, 'p> Search<'a, 'p> {
+    fn new(prior: &'p Prior, target: &'a Target, call: &'a Call, tree: &'a Tree) -> Self {
+        let mut given = Vec::new();
+        let mut sent = HashMap::new();
+        for (exchange, said) in prior.exchanges().iter().enumerate() {
+            if let Some(reply) = &said.reply {
+                given.extend(reply.items.iter().enumerate().map(|(index, item)| Given {
+                    exchange,
+                    index,
+                    reply,
+                    item,
+                    found: None,
+                }));
+            }
+            let items = said.call.iter().flat_map(|call| &call.items);
+            let seals = items.flat_map(|item| &item.seals);
+            sent.extend(seals.map(|seal| (&**seal.reveal_to_tenant(), ())));
+        }
+        let is_users =
+            |item: &Item| item.role == Role::User && !matches!(item.body, Body::Result(_));
+        let current = call.items.iter().rposition(is_users).map_or(0, |last| last + 1);
+        let mut models = call.items.iter().rev().filter(|item| item.role == Role::Assistant);
+        let latest = models.next().map(|item| item.place.message);
+        let known = vec![None; call.items.len()];
+        let (changes, matches) = (Vec::new(), Vec::new());
+        Self { target, call, tree, given, sent, known, changes, matches, current, latest }
+    }
+
+    /// Finds what came back by its seals, bit for bit.
+    fn match_seals(&mut self) {
+        let mut by_seal: HashMap<&'p [u8], Vec<usize>> = HashMap::new();
+        for (number, given) in self.given.iter().enumerate() {
+            for seal in &given.item.seals {
+                by_seal.entry(seal.reveal_to_tenant()).or_default().push(number);
+            }
+        }
+        for (at, item) in self.call.items.iter().enumerate() {
+            for (seal_number, seal) in item.seals.iter().enumerate() {
+                let Some(givers) = by_seal.get(&**seal.reveal_to_tenant()) else { continue };
+                if self.known.get(at).is_some_and(Option::is_some) {
+                    continue;
+                }
+                let free = |number: &&usize| {
+                    self.given.get(**number).is_some_and(|given| given.found.is_none())
+                };
+                // Among equal seals the one on the likeliest part, and each once.
+                let likely = givers.iter().filter(free).find(|number| {
+                    self.given.get(**number).is_some_and(|given| is_same_part(given.item, item))
+                });
+                match likely.or_else(|| givers.iter().find(free)).copied() {
+                    Some(number) => self.join(at, number),
+                    None => {
+                        let issued = givers.first().and_then(|number| self.given.get(*number));
+                        let issued = issued.map(|given| given.issued(None));
+                        self.report(ChangeKind::Duplicated, Some(at), Some(seal_number), issued);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds what came back without its seal, or with another one.
+    fn match_the_rest(&mut self) {
+        for likeness in [is_same_id as fn(&Item, &Item) -> bool, is_same_part] {
+            self.match_by(likeness);
+        }
+        // What stands where the next thing issued should stand, and is of its kind, is that thing, altered.
+        let mut expected = 0;
+        for at in 0..self.call.items.len() {
+            if let Some(number) = self.known.get(at).copied().flatten() {
+                expected = number + 1;
+                continue;
+            }
+            let Some(item) = self.call.items.get(at).filter(|item| counts(item)) else { continue };
+            let next = self.given.iter().enumerate().skip(expected).find(|(_, given)| {
+                given.counts() && given.found.is_none() && is_same_kind(given.item, item)
+            });
+            let carries =
+                |item: &Item| !item.seals.is_empty() || matches!(item.body, Body::Thought(_));
+            if let Some((number, _)) = next
+                && item.role == Role::Assistant
+                && carries(item)
+                && !self.was_sent(item)
+            {
+                self.join(at, number);
+                expected = number + 1;
+            }
+        }
+    }
+
+    fn match_by(&mut self, is_like: fn(&Item, &Item) -> bool) {
+        let mut from = 0;
+        for at in 0..self.call.items.len() {
+            let Some(item) = self.call.items.get(at) else { continue };
+            if item.role != Role::Assistant || self.known.get(at).is_some_and(Option::is_some) {
+                continue;
+            }
+            let fits = |given: &Given<'p>| given.found.is_none() && is_like(given.item, item);
+            // In order where possible: equal texts were said more than once.
+            let later = self.given.iter().skip(from).position(fits).map(|found| found + from);
+            if let Some(number) = later.or_else(|| self.given.iter().position(fits)) {
+                self.join(at, number);
+                from = number + 1;
+            }
+        }
+    }
+
+    fn join(&mut self, at: usize, number: usize) {
+        if let (Some(known), Some(given)) = (self.known.get_mut(at), self.given.get_mut(number)) {
+            *known = Some(number);
+            given.found = Some(at);
+        }
+    }
+
+    /// Whether an earlier request carried one of its seals already.
+    fn was_sent(&self, item: &Item) -> bool {
+        item.seals.iter().any(|seal| self.sent.contains_key(&**seal.reveal_to_tenant()))
+    }
+
+    /// Says what happened to each thing that was found, and to each that was not.
+    fn judge(&mut self) {
+        for at in 0..self.call.items.len() {
+            match self.known.get(at).copied().flatten() {
+                Some(number) => self.judge_found(at, number),
+                None => self.judge_stranger(at),
+            }
+        }
+        self.judge_order();
+        self.judge_lost();
+        self.changes.sort_by_key(|change| change.part.as_ref().map(|part| part.start));
+    }
+
+    fn judge_found(&mut self, at: usize, number: usize) {
+        let (Some(item), Some(given)) = (self.call.items.get(at), self.given.get(number)) else {
+            return;
+        };
+        let given_item = given.item;
+        let issued = given.issued((!given_item.seals.is_empty()).then_some(0));
+        if let Some(part) = self.place(at)
+            && given.counts()
+        {
+            self.matches.push(Match { issued, part });
+        }
+        for (seal_number, seal) in given_item.seals.iter().enumerate() {
+            let issued = Issued { seal: Some(seal_number), ..issued };
+            let back = item.seals.iter().position(|other| {
+                other.format == seal.format && other.attached.at == seal.attached.at
+            });
+            let back = back.or_else(|| (seal_number < item.seals.len()).then_some(seal_number));
+            let Some(other) = back.and_then(|back| item.seals.get(back)) else {
+                self.report(ChangeKind::SealDropped, Some(at), None, Some(issued));
+                continue;
+            };
+            let (was, is) = (seal.reveal_to_tenant(), other.reveal_to_tenant());
+            if was == is {
+                if let Err(why) = seal.open_for(self.target, None) {
+                    self.report(ChangeKind::Foreign(why), Some(at), back, Some(issued));
+                }
+            } else if normal(was).is_some_and(|normalised| Some(normalised) == normal(is)) {
+                self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
+            } else if self.is_anothers(is, number) {
+                self.report(ChangeKind::SealMoved, Some(at), back, Some(issued));
+            } else {
+                let first = first_difference(was, is);
+                self.report(ChangeKind::SealAltered { first }, Some(at), back, Some(issued));
+            }
+        }
+        if counts(given_item) {
+            self.judge_content(at, given_item, item, issued);
+        }
+    }
+
+    /// Whether what the seal stands for is still what it was issued with.
+    fn judge_content(&mut self, at: usize, was: &Item, is: &Item, issued: Issued<'p>) {
+        if !is_same_kind(was, is) {
+            self.report(ChangeKind::SealMoved, Some(at), None, Some(issued));
+            return;
+        }
+        let (Some(before), Some(now)) = (was.visible(), is.visible()) else { return };
+        if before == now {
+            return;
+        }
+        let is_other =
+            |given: &Given<'p>| !std::ptr::eq(given.item, was) && is_same_kind(given.item, is);
+        let others = || self.given.iter().filter(|given| is_other(given));
+        let text_of = |given: &Given<'p>| given.item.visible().unwrap_or_default().to_owned();
+        let holds_another =
+            others().any(|other| !text_of(other).is_empty() && now.contains(&text_of(other)));
+        let kind = if !before.is_empty() && now.contains(before) && holds_another {
+            ChangeKind::Merged
+        } else if others().any(|other| !now.is_empty() && text_of(other) == now) {
+            ChangeKind::SealMoved
+        } else {
+            let first = before.chars().zip(now.chars()).take_while(|(a, b)| a == b).count();
+            ChangeKind::TextEdited { first }
+        };
+        self.report(kind, Some(at), None, Some(issued));
+    }
+
+    /// Judges a part that nothing issued was found to be.
+    fn judge_stranger(&mut self, at: usize) {
+        let Some(item) = self.call.items.get(at) else { return };
+        if let Body::Text(text) = &item.body
+            && item.role != Role::System
+            && text.trim().len() > 8
+        {
+            let is_thought = |given: &&Given<'p>| {
+                matches!(given.item.body, Body::Thought(_))
+                    && given.item.visible().is_some_and(|thought| {
+                        thought.trim().len() > 8 && says(text, thought.trim())
+                    })
+            };
+            if let Some(issued) = self.given.iter().find(is_thought).map(|given| given.issued(None))
+            {
+                self.report(ChangeKind::SaidAloud, Some(at), None, Some(issued));
+            }
+            return;
+        }
+        for (number, seal) in item.seals.iter().enumerate() {
+            let is_reported = self.changes.iter().any(|change| {
+                change.kind == ChangeKind::Duplicated && change.part == self.place(at)
+            });
+            if !self.sent.contains_key(&**seal.reveal_to_tenant()) && !is_reported {
+                self.report(ChangeKind::Unissued, Some(at), Some(number), None);
+            }
+        }
+    }
+
+    /// Reports what stands before something that was issued earlier, or apart from the rest of its Reply.
+    fn judge_order(&mut self) {
+        let found: Vec<(usize, usize)> = self
+            .known
+            .iter()
+            .enumerate()
+            .filter_map(|(at, number)| Some((at, (*number)?)))
+            .filter(|(_, number)| self.given.get(*number).is_some_and(Given::counts))
+            .collect();
+        let mut highest = None;
+        for (at, number) in found {
+            let Some(given) = self.given.get(number) else { continue };
+            let issued = given.issued(None);
+            if highest.is_some_and(|highest| number < highest) {
+                self.report(ChangeKind::Reordered, Some(at), None, Some(issued));
+            }
+            highest = highest.max(Some(number));
+        }
+        self.judge_calls_order();
+    }
+
+    /// Reports a thought that stands behind a part of its own Reply that it was issued before, and one that stands in
+    /// another message than that part.
+    fn judge_calls_order(&mut self) {
+        let mut reports = Vec::new();
+        for (number, given) in self.given.iter().enumerate() {
+            let (Some(at), true) = (given.found, given.counts()) else { continue };
+            let siblings = self
+                .given
+                .iter()
+                .enumerate()
+                .filter(|(_, other)| other.exchange == given.exchange && !other.counts());
+            for (other_number, other) in siblings {
+                let Some(other_at) = other.found else { continue };
+                if (number < other_number) != (at < other_at) {
+                    reports.push((ChangeKind::Reordered, at, given.issued(None)));
+                    break;
+                }
+            }
+            let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
+            let was_one = |other: &Given<'p>| other.item.place.message == given.item.place.message;
+            let is_apart = self.given.iter().any(|other| {
+                other.exchange == given.exchange
+                    && was_one(other)
+                    && other.found.is_some_and(|other_at| message(other_at) != message(at))
+            });
+            if is_apart {
+                reports.push((ChangeKind::PartMoved, at, given.issued(None)));
+            }
+        }
+        for (kind, at, issued) in reports {
+            let part = self.place(at);
+            if !self.changes.iter().any(|change| change.kind == kind && change.part == part) {
+                self.report(kind, Some(at), None, Some(issued));
+            }
+        }
+    }
+
+    /// Reports what did not come back although others of its Reply did.
+    fn judge_lost(&mut self) {
+        let mut lost = Vec::new();
+        for given in &self.given {
+            if given.found.is_some() || !given.counts() {
+                continue;
+            }
+            let siblings = self.given.iter().filter(|other| other.exchange == given.exchange);
+            let last = siblings.filter_map(|other| other.found).max();
+            if let Some(last) = last {
+                lost.push((last, given.issued((!given.item.seals.is_empty()).then_some(0))));
+            }
+        }
+        for (near, issued) in lost {
+            let (is_current, is_latest) = self.standing(near);
+            self.changes.push(Change {
+                kind: ChangeKind::PartDropped,
+                part: None,
+                seal: None,
+                issued: Some(issued),
+                is_current,
+                is_latest,
+            });
+        }
+    }
+
+    /// Whether a seal was issued, on another part than the one it is expected on.
+    fn is_anothers(&self, seal: &[u8], number: usize) -> bool {
+        let others = self.given.iter().enumerate().filter(|(other, _)| *other != number);
+        others
+            .flat_map(|(_, given)| &given.item.seals)
+            .any(|other| **other.reveal_to_tenant() == *seal)
+    }
+
+    fn report(
+        &mut self,
+        kind: ChangeKind,
+        at: Option<usize>,
+        seal: Option<usize>,
+        issued: Option<Issued<'p>>,
+    ) {
+        let part = at.and_then(|at| self.place(at));
+        let seal = at.zip(seal).and_then(|(at, seal)| self.seal_place(at, seal));
+        let (is_current, is_latest) = at.map_or((false, false), |at| self.standing(at));
+        self.changes.push(Change { kind, part, seal, issued, is_current, is_latest });
+    }
+
+    /// Whether an Item belongs to the unfinished turn, and whether to the model's last message.
+    fn standing(&self, at: usize) -> (bool, bool) {
+        let message = self.call.items.get(at).map(|item| item.place.message);
+        (at >= self.current, message.is_some() && message == self.latest)
+    }
+
+    fn place(&self, at: usize) -> Option<Range<usize>> {
+        let native = self.call.items.get(at)?.native.as_ref()?;
+        place_in(self.tree.bytes(), native.json.bytes())
+    }
+
+    fn seal_place(&self, at: usize, seal: usize) -> Option<Range<usize>> {
+        let item = self.call.items.get(at)?;
+        let (native, seal) = (item.native.as_ref()?, item.seals.get(seal)?);
+        let base = place_in(self.tree.bytes(), native.json.bytes())?.start;
+        let inner = native.json.tree();
+        let range = inner.root().at(&seal.attached.at)?.range();
+        Some(base + range.start..base + range.end)
+    }
+}
+
+/// Whether both have the same id of the wire's.
+fn is_same_id(was: &Item, is: &Item) -> bool {
+    let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
+    let call_id = |item: &Item| match &item.body {
+        Body::Call(call) => call.wire_id.clone(),
+        Body::Text(_)
+        | Body::Media(_)
+        | Body::Thought(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    };
+    is_same_kind(was, is)
+        && (id(was).is_some() && id(was) == id(is)
+            || call_id(was).is_some() && call_id(was) == call_id(is))
+}
+
+/// Whether both say the same.
+fn is_same_part(was: &Item, is: &Item) -> bool {
+    match (&was.body, &is.body) {
+        (Body::Text(was), Body::Text(is)) => was == is,
+        (Body::Thought(was), Body::Thought(is)) => {
+            was.content == is.content && !was.content.is_empty()
+        }
+        (Body::Call(was), Body::Call(is)) => {
+            was.name == is.name
+                && was.wire_id == is.wire_id
+                && (was.wire_id.is_some() || was.args.says_the_same_as(&is.args))
+        }
+        (Body::Hosted(was), Body::Hosted(is)) => was == is,
+        (Body::Compaction, Body::Compaction) => true,
+        (
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown,
+            _,
+        ) => false,
+    }
+}
+
+fn is_same_kind(was: &Item, is: &Item) -> bool {
+    std::mem::discriminant(&was.body) == std::mem::discriminant(&is.body)
+}
+
+/// Whether a text is a thought said aloud: the thought itself, or the thought in tags or quotes of some kind.
+fn says(text: &str, thought: &str) -> bool {
+    let text = text.trim();
+    text == thought || (text.len() < thought.len() + 64 && text.contains(thought))
+}
+
+fn first_difference(was: &[u8], is: &[u8]) -> usize {
+    was.iter().zip(is).take_while(|(was, is)| was == is).count()
+}
+
+/// The bytes that a base64 text stands for, in either alphabet and with or without padding.
+fn normal(text: &[u8]) -> Option<Vec<u8>> {
+    let text: Vec<u8> = text
+        .iter()
+        .filter(|byte| !matches!(byte, b'='))
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        })
+        .collect();
+    STANDARD_NO_PAD.decode(text).ok()
+}
+
+#[cfg(test)]
+#[path = "exact_tests.rs"]
+mod exact_tests;

@@ -1,0 +1,87 @@
+//! Which element before a bound thought changed first, and which one was only written in another order.
+
+use std::ops::Range;
+
+use throughline_core::{Node, Target, Tree};
+
+use crate::audit::Transcript;
+use crate::audit::compare::PrefixChange;
+use crate::audit::exact::Match;
+use crate::prefix::Prefix;
+
+/// The first element that differs from what stood there when a thought that is sent back was issued.
+pub(super) fn changed<'p>(
+    transcript: &Transcript<'p>,
+    target: &Target,
+    tree: &Tree,
+    matches: &[Match<'p>],
+) -> Option<PrefixChange<'p>> {
+    if !target.profile.bound.prefix {
+        return None;
+    }
+    matches.iter().find_map(|found| {
+        let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
+        let before = exchange.call.as_ref()?.source_on(&transcript.codec.wire())?;
+        let before = Tree::parse(before.request.body.clone()).ok()?;
+        let names = transcript.codec.prefix_members();
+        let (element, place) =
+            names.iter().find_map(|name| differs(name, before.root(), tree.root()))?;
+        // What comes behind the thought was not there when it was issued.
+        let is_before = place.as_ref().is_none_or(|place| place.start < found.part.start)
+            || !names.last().is_some_and(|last| element.starts_with(last));
+        is_before.then(|| PrefixChange {
+            element,
+            place,
+            part: found.part.clone(),
+            issued: found.issued,
+        })
+    })
+}
+
+/// The first element of the last request that says the same now with its members in another order.
+pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Range<usize>> {
+    let last =
+        transcript.prior.exchanges().iter().rev().find_map(|exchange| exchange.call.as_ref())?;
+    let before =
+        Tree::parse(last.source_on(&transcript.codec.wire())?.request.body.clone()).ok()?;
+    transcript.codec.prefix_members().iter().find_map(|name| {
+        let (was, is) = (elements(before.root(), name), elements(tree.root(), name));
+        let mut pairs = was.into_iter().zip(is);
+        let (_, is) = pairs
+            .find(|(was, is)| digest(*was) != digest(*is) && was.canonical() == is.canonical())?;
+        Some(is.range())
+    })
+}
+
+/// The elements of a member: those of a list, or the value itself.
+fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
+    match body.present(name) {
+        Some(list) if list.is_array() => list.elements().collect(),
+        Some(value) => vec![value],
+        None => Vec::new(),
+    }
+}
+
+/// The name and the present place of the first element that `before` has and `now` has not, or has differently. The
+/// conversation may have grown since; system prompt and tools may not.
+fn differs(name: &str, before: Node<'_>, now: Node<'_>) -> Option<(String, Option<Range<usize>>)> {
+    let is_list = before.present(name).or(now.present(name)).is_some_and(Node::is_array);
+    let (was, is) = (elements(before, name), elements(now, name));
+    let may_grow = matches!(name, "messages" | "contents" | "input");
+    let element = |index: usize| if is_list { format!("{name}.{index}") } else { name.to_owned() };
+    for (index, was) in was.iter().enumerate() {
+        match is.get(index) {
+            Some(is) if digest(*was) == digest(*is) => {}
+            Some(is) => return Some((element(index), Some(is.range()))),
+            None => return Some((element(index), None)),
+        }
+    }
+    let added = is.get(was.len()).filter(|_| !may_grow)?;
+    Some((element(was.len()), Some(added.range())))
+}
+
+fn digest(node: Node<'_>) -> [u8; 32] {
+    let mut prefix = Prefix::new();
+    prefix.absorb("", &node.json());
+    prefix.digest()
+}

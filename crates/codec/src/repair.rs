@@ -1,0 +1,90 @@
+//! The smallest change after which a provider would take a request.
+//!
+//! Each [`Finding`] brings its own [`Mend`](crate::Mend): edits on the text. Repair makes those that do not meet, looks
+//! again, and goes on until nothing is left to mend. It invents no signature and says no thought aloud: what comes back
+//! from the past is byte for byte what was issued, and what cannot come back is left out with what depends on it.
+
+use throughline_core::{Request, Target, Tree};
+
+use crate::CodecError;
+use crate::audit::{Audit, Finding, Rule, Severity, Transcript, apply, audit, compatible};
+
+/// How many times a request is looked at again. One mend may uncover the next, but not for ever.
+const PASSES: usize = 32;
+
+/// How far a repair goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Only what would be refused.
+    #[default]
+    Refused,
+    /// Also what would be taken at a cost.
+    Degraded,
+}
+
+/// A request after repair.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    /// The request; the very bytes that came where nothing had to change.
+    pub request: Request,
+    /// What was done, in order.
+    pub mended: Vec<Mended>,
+    /// What a provider would still say.
+    pub audit: Audit,
+}
+
+/// One thing that was mended.
+#[derive(Clone, Debug)]
+pub struct Mended {
+    /// The rule that demanded it.
+    pub rule: &'static Rule,
+    /// The place, in the request as it was at that time.
+    pub path: String,
+    /// What was wrong.
+    pub message: String,
+    /// What was done, as the start of a sentence.
+    pub what: String,
+}
+
+/// Mends what `target` would refuse.
+pub fn repair(
+    transcript: &Transcript<'_>,
+    target: &Target,
+    reach: Reach,
+) -> Result<Repair, CodecError> {
+    let least = match reach {
+        Reach::Refused => Severity::Refuse,
+        Reach::Degraded => Severity::Degrade,
+    };
+    let mut request = transcript.request.clone();
+    let mut mended = Vec::new();
+    for _ in 0..PASSES {
+        let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
+        let is_meant = |finding: &&Finding| finding.severity >= least && finding.mend.is_some();
+        let findings: Vec<&Finding> = looked.findings.iter().filter(is_meant).collect();
+        let mends: Vec<_> = findings.iter().filter_map(|finding| finding.mend.as_ref()).collect();
+        let taken = compatible(&mends);
+        let edits: Vec<_> = taken
+            .iter()
+            .filter_map(|number| mends.get(*number))
+            .flat_map(|mend| &mend.edits)
+            .collect();
+        let body = apply(&Tree::parse(request.body.clone())?, &edits);
+        if edits.is_empty() || body == request.body {
+            return Ok(Repair { request, mended, audit: looked });
+        }
+        for number in taken {
+            if let (Some(finding), Some(mend)) = (findings.get(number), mends.get(number)) {
+                mended.push(Mended {
+                    rule: finding.rule,
+                    path: finding.path.clone(),
+                    message: finding.message.clone(),
+                    what: mend.what.clone(),
+                });
+            }
+        }
+        request.body = body;
+    }
+    let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
+    Ok(Repair { request, mended, audit: looked })
+}

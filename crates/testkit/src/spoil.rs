@@ -1,0 +1,463 @@
+//! Ways to spoil a request: what frameworks, stores and sanitisers do to reasoning, one at a time.
+//!
+//! An operator changes one thing of a request that was right. It knows how the five wires write a conversation, and nothing
+//! of what their providers make of it: that is for the test to say.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a request that is not of its wire's shape must fail the test that spoils it"
+)]
+
+use serde_json::{Value, json};
+
+use crate::dice::Dice;
+
+/// How a wire writes a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// `anthropic-messages`
+    Anthropic,
+    /// `bedrock-converse`
+    Converse,
+    /// `openai-responses`
+    Responses,
+    /// `openai-chat`
+    Chat,
+    /// `gemini`
+    Gemini,
+}
+
+impl Shape {
+    /// The shape of the wire of that name.
+    pub fn of(wire: &str) -> Self {
+        match wire {
+            "anthropic-messages" => Self::Anthropic,
+            "bedrock-converse" => Self::Converse,
+            "openai-responses" => Self::Responses,
+            "openai-chat" => Self::Chat,
+            "gemini" => Self::Gemini,
+            other => panic!("no shape for {other}"),
+        }
+    }
+
+    /// The member that holds the conversation.
+    pub fn list(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::Converse | Self::Chat => "messages",
+            Self::Responses => "input",
+            Self::Gemini => "contents",
+        }
+    }
+
+    /// The member of a message that holds its parts, where messages have parts.
+    pub fn parts(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic | Self::Converse => Some("content"),
+            Self::Gemini => Some("parts"),
+            Self::Responses | Self::Chat => None,
+        }
+    }
+
+    /// The member that holds the system prompt, where it is apart.
+    pub fn system(self) -> Option<&'static str> {
+        match self {
+            Self::Anthropic | Self::Converse => Some("system"),
+            Self::Responses => Some("instructions"),
+            Self::Gemini => Some("systemInstruction"),
+            Self::Chat => None,
+        }
+    }
+
+    /// The conversation of a request.
+    pub fn messages(self, request: &mut Value) -> &mut Vec<Value> {
+        let members = match request {
+            Value::Object(members) => members,
+            other => panic!("a request is an object, not {other}"),
+        };
+        match members.entry(self.list()).or_insert_with(|| json!([])) {
+            Value::Array(messages) => messages,
+            other => panic!("a conversation is a list, not {other}"),
+        }
+    }
+}
+
+/// One way to spoil a request.
+pub struct Operator {
+    /// Its name, for tables.
+    pub name: &'static str,
+    /// What it needs to be told.
+    pub on: On,
+    apply: fn(Shape, &mut Value, &Place, &mut Dice) -> bool,
+}
+
+impl Operator {
+    /// Spoils the request at `place`, and says whether there was anything to spoil. An operator on the whole request does
+    /// not look at the place.
+    pub fn apply(&self, shape: Shape, request: &mut Value, place: &Place, dice: &mut Dice) -> bool {
+        (self.apply)(shape, request, place, dice)
+    }
+}
+
+/// What an operator changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// One opaque value, or the part that carries it.
+    Seal,
+    /// The request.
+    Request,
+}
+
+macro_rules! operators {
+    ($($name:literal on $on:ident => $apply:expr;)*) => {
+        /// All operators.
+        pub static OPERATORS: &[Operator] = &[$(Operator { name: $name, on: On::$on, apply: $apply }),*];
+    };
+}
+
+operators! {
+    "nothing" on Request => |_, _, _, _| true;
+    "drop seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+        object(parent).shift_remove(key);
+        true
+    });
+    "blank seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| { parent[key] = json!(""); true });
+    "truncate seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+        let seal = parent[key].as_str().unwrap().to_owned();
+        parent[key] = json!(&seal[..seal.len() / 8 * 4]);
+        true
+    });
+    "flip seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+        let mut seal = parent[key].as_str().unwrap().as_bytes().to_vec();
+        let middle = seal.len() / 2;
+        seal[middle] = if seal[middle] == b'A' { b'B' } else { b'A' };
+        parent[key] = json!(String::from_utf8(seal).unwrap());
+        true
+    });
+    "re-encode seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+        let seal = parent[key].as_str().unwrap().to_owned();
+        let other: String = seal.trim_end_matches('=').chars().map(|letter| match letter {
+            '+' => '-', '/' => '_', '-' => '+', '_' => '/', other => other,
+        }).collect();
+        let is_other = other != seal;
+        parent[key] = json!(other);
+        is_other
+    });
+    "edit sealed text" on Seal => |_, request, place, _| on_seal(request, place, |parent, _| edit_text(parent));
+    "swap two seals" on Seal => |_, request, a, dice| {
+        let places = seals(request);
+        let Some(b) = dice.pick(&places) else { return false };
+        let read = |request: &Value, place: &Place| request.pointer(&place.pointer()).cloned().unwrap();
+        let (first, second) = (read(request, a), read(request, b));
+        if first == second || a.key != b.key { return false }
+        *request.pointer_mut(&a.pointer()).unwrap() = second;
+        *request.pointer_mut(&b.pointer()).unwrap() = first;
+        true
+    };
+    "drop sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        // A call would leave its result behind, which is another operator.
+        if is_call(&list[at]) { return false }
+        list.remove(at);
+        true
+    });
+    "duplicate sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        if is_call(&list[at]) { return false }
+        let copy = list[at].clone();
+        list.insert(at, copy);
+        true
+    });
+    "reorder sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        if at + 1 >= list.len() || list[at] == list[at + 1] { return false }
+        list.swap(at, at + 1);
+        true
+    });
+    "say thought aloud" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        let Some(thought) = text_of(&list[at]).filter(|text| !text.is_empty()) else { return false };
+        if is_call(&list[at]) { return false }
+        list[at] = match shape {
+            Shape::Anthropic => json!({"type": "text", "text": thought}),
+            Shape::Converse | Shape::Gemini => json!({"text": thought}),
+            Shape::Responses => json!({"role": "assistant", "content": thought}),
+            Shape::Chat => return false,
+        };
+        true
+    });
+    "drop a result" on Request => |shape, request, _, dice| {
+        let messages = shape.messages(request);
+        let results: Vec<usize> = (0..messages.len()).filter(|at| is_result(&messages[*at])).collect();
+        let Some(at) = dice.pick(&results).copied() else { return false };
+        messages.remove(at);
+        true
+    };
+    "drop ids of followers" on Request => |shape, request, _, _| {
+        if shape != Shape::Responses { return false }
+        let items = shape.messages(request).iter_mut();
+        let mut dropped = false;
+        for item in items.filter(|item| matches!(item["type"].as_str(), Some("function_call" | "message"))) {
+            dropped |= object(item).shift_remove("id").is_some();
+        }
+        dropped
+    };
+    "drop reasoning ids" on Request => |shape, request, _, _| {
+        if shape != Shape::Responses { return false }
+        let items = shape.messages(request).iter_mut();
+        let mut dropped = false;
+        for item in items.filter(|item| item["type"] == "reasoning") {
+            dropped |= object(item).shift_remove("id").is_some();
+        }
+        dropped
+    };
+    "drop all reasoning" on Request => |shape, request, _, _| drop_reasoning(shape, request, usize::MAX);
+    "drop earlier turns' reasoning" on Request => |shape, request, _, _| {
+        let messages = shape.messages(request);
+        let last = messages.iter().rposition(|message| message["role"] == "user" && !is_result(message));
+        last.is_some_and(|last| drop_reasoning(shape, request, last))
+    };
+    "edit system" on Request => |shape, request, _, _| match shape.system() {
+        Some(member) if request.get(member).is_some() => {
+            request[member] = match shape {
+                Shape::Converse => json!([{"text": "Be long-winded."}]),
+                Shape::Gemini => json!({"parts": [{"text": "Be long-winded."}]}),
+                Shape::Anthropic | Shape::Responses | Shape::Chat => json!("Be long-winded."),
+            };
+            true
+        }
+        _ => false,
+    };
+    "edit a tool" on Request => |shape, request, _, _| {
+        let place = match shape {
+            Shape::Anthropic | Shape::Responses => "/tools/0/description",
+            Shape::Converse => "/toolConfig/tools/0/toolSpec/description",
+            Shape::Chat => "/tools/0/function/description",
+            Shape::Gemini => "/tools/0/functionDeclarations/0/description",
+        };
+        request.pointer_mut(place).is_some_and(|text| { *text = json!("Looks it up, quickly."); true })
+    };
+    "edit first question" on Request => |shape, request, _, _| {
+        let messages = shape.messages(request);
+        if messages.len() < 2 { return false }
+        let text = match shape {
+            Shape::Anthropic | Shape::Responses | Shape::Chat => "/content",
+            Shape::Converse => "/content/0/text",
+            Shape::Gemini => "/parts/0/text",
+        };
+        messages[0].pointer_mut(text).is_some_and(|text| { *text = json!("Something else entirely."); true })
+    };
+    "add cache markers" on Request => |shape, request, _, _| {
+        if shape != Shape::Anthropic { return false }
+        let Some(tools) = request.get_mut("tools").and_then(Value::as_array_mut) else { return false };
+        tools.last_mut().is_some_and(|tool| { tool["cache_control"] = json!({"type": "ephemeral"}); true })
+    };
+    "force a tool" on Request => |shape, request, _, _| {
+        if request.get("tools").or_else(|| request.get("toolConfig")).is_none() { return false }
+        match shape {
+            Shape::Anthropic => request["tool_choice"] = json!({"type": "any"}),
+            Shape::Converse => request["toolConfig"]["toolChoice"] = json!({"any": {}}),
+            Shape::Responses | Shape::Chat => request["tool_choice"] = json!("required"),
+            Shape::Gemini => request["toolConfig"] = json!({"functionCallingConfig": {"mode": "ANY"}}),
+        }
+        true
+    };
+    "set temperature" on Request => |shape, request, _, _| {
+        match shape {
+            Shape::Anthropic | Shape::Responses | Shape::Chat => request["temperature"] = json!(0.2),
+            Shape::Converse => {
+                object(request).entry("inferenceConfig").or_insert_with(|| json!({}))["temperature"] = json!(0.2);
+            }
+            Shape::Gemini => {
+                object(request).entry("generationConfig").or_insert_with(|| json!({}))["temperature"] = json!(0.2);
+            }
+        }
+        true
+    };
+    "ask for a strange effort" on Request => |shape, request, _, dice| {
+        let effort = dice.pick(&["minimal", "xhigh", "max", "none"]).copied().unwrap();
+        match shape {
+            Shape::Anthropic => request["output_config"] = json!({"effort": effort}),
+            Shape::Responses => {
+                object(request).entry("reasoning").or_insert_with(|| json!({}))["effort"] = json!(effort);
+            }
+            Shape::Chat | Shape::Converse | Shape::Gemini => return false,
+        }
+        true
+    };
+    "ask for a tiny budget" on Request => |shape, request, _, _| match shape {
+        Shape::Anthropic => { request["thinking"] = json!({"type": "enabled", "budget_tokens": 100}); true }
+        Shape::Gemini => {
+            object(request).entry("generationConfig").or_insert_with(|| json!({}))["thinkingConfig"] = json!({"thinkingBudget": 90000});
+            true
+        }
+        Shape::Converse | Shape::Responses | Shape::Chat => false,
+    };
+    "switch thinking off" on Request => |shape, request, _, _| match shape {
+        Shape::Anthropic => { request["thinking"] = json!({"type": "disabled"}); true }
+        Shape::Converse => { request["additionalModelRequestFields"] = json!({"thinking": {"type": "disabled"}}); true }
+        Shape::Responses | Shape::Chat | Shape::Gemini => false,
+    };
+    "reorder members of a tool" on Request => |_, request, _, _| {
+        let tool = request.pointer_mut("/tools/0").and_then(Value::as_object_mut);
+        tool.is_some_and(|tool| {
+            let first = tool.keys().next().cloned().unwrap();
+            let value = tool.shift_remove(&first).unwrap();
+            tool.insert(first, value);
+            true
+        })
+    };
+}
+
+/// Where an opaque value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A JSON pointer to the object that holds it.
+    pub parent: String,
+    /// Its key there.
+    pub key: String,
+}
+
+impl Place {
+    /// A JSON pointer to it.
+    pub fn pointer(&self) -> String {
+        format!("{}/{}", self.parent, self.key)
+    }
+}
+
+const SEALED: [&str; 7] = [
+    "signature",
+    "data",
+    "encrypted_content",
+    "thoughtSignature",
+    "thought_signature",
+    "redactedContent",
+    "reasoning_content",
+];
+
+/// Where the opaque values of a request stand, in order.
+pub fn seals(request: &Value) -> Vec<Place> {
+    let mut found = Vec::new();
+    look(request, "", &mut found);
+    found
+}
+
+fn look(value: &Value, at: &str, found: &mut Vec<Place>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if SEALED.contains(&key.as_str())
+                    && value.as_str().is_some_and(|seal| seal.len() > 8)
+                {
+                    found.push(Place { parent: at.to_owned(), key: key.clone() });
+                } else {
+                    look(value, &format!("{at}/{key}"), found);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                look(element, &format!("{at}/{index}"), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn on_seal(
+    request: &mut Value,
+    place: &Place,
+    change: impl FnOnce(&mut Value, &str) -> bool,
+) -> bool {
+    request.pointer_mut(&place.parent).is_some_and(|parent| change(parent, &place.key))
+}
+
+/// Changes the part that carries a seal, in the list that it stands in.
+fn on_part(
+    shape: Shape,
+    request: &mut Value,
+    place: &Place,
+    change: impl FnOnce(&mut Vec<Value>, usize) -> bool,
+) -> bool {
+    let depth = match shape {
+        Shape::Anthropic | Shape::Converse | Shape::Gemini => 4,
+        Shape::Responses => 2,
+        Shape::Chat => return false,
+    };
+    let part = place.parent.split('/').take(depth + 1).collect::<Vec<_>>().join("/");
+    let Some((list, at)) = part.rsplit_once('/') else { return false };
+    let Some(list) = request.pointer_mut(list).and_then(Value::as_array_mut) else { return false };
+    at.parse().is_ok_and(|at: usize| at < list.len() && change(list, at))
+}
+
+fn edit_text(parent: &mut Value) -> bool {
+    for key in ["thinking", "text", "reasoning_content"] {
+        if let Some(text) = parent.get(key).and_then(Value::as_str).filter(|text| text.len() > 3) {
+            parent[key] = json!(format!("{}!", text.trim_end_matches(['.', '!'])));
+            return true;
+        }
+    }
+    false
+}
+
+fn text_of(part: &Value) -> Option<String> {
+    let places = ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
+    places.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))
+}
+
+fn is_call(part: &Value) -> bool {
+    part.get("functionCall").is_some()
+        || part.get("toolUse").is_some()
+        || part["type"] == "tool_use"
+        || part["type"] == "function_call"
+}
+
+/// Whether a message brings the answers of tools.
+pub fn is_result(message: &Value) -> bool {
+    let first = message.pointer("/content/0").or_else(|| message.pointer("/parts/0"));
+    message["type"] == "function_call_output"
+        || message["role"] == "tool"
+        || first.is_some_and(|first| {
+            first["type"] == "tool_result"
+                || first.get("toolResult").is_some()
+                || first.get("functionResponse").is_some()
+        })
+}
+
+/// Takes thoughts and signatures out of the messages before `end`.
+fn drop_reasoning(shape: Shape, request: &mut Value, end: usize) -> bool {
+    let messages = shape.messages(request);
+    let before = messages.clone();
+    let is_reasoning = |part: &Value| {
+        matches!(part["type"].as_str(), Some("thinking" | "redacted_thinking" | "reasoning"))
+            || part.get("reasoningContent").is_some()
+            || part["thought"] == true
+    };
+    for message in messages.iter_mut().take(end) {
+        if let Some(parts) =
+            shape.parts().and_then(|parts| message.get_mut(parts)).and_then(Value::as_array_mut)
+        {
+            parts.retain(|part| !is_reasoning(part));
+            for part in parts {
+                if let Some(part) = part.as_object_mut() {
+                    part.shift_remove("thoughtSignature");
+                }
+            }
+        }
+        if let Some(message) = message.as_object_mut() {
+            for key in ["reasoning", "reasoning_details", "reasoning_content"] {
+                message.shift_remove(key);
+            }
+        }
+    }
+    let mut at = 0;
+    messages.retain(|message| {
+        at += 1;
+        at > end || !is_reasoning(message)
+    });
+    *messages != before
+}
+
+fn object(value: &mut Value) -> &mut serde_json::Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        other => panic!("an object was expected, not {other}"),
+    }
+}
