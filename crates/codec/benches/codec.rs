@@ -149,7 +149,7 @@ fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
     let thinking: fn(Arc<str>) -> Delta = Delta::Thought;
     let bodies = [(thought(""), thinking), (text(""), Delta::Text)];
     for (index, (body, delta)) in (0_u32..).zip(bodies) {
-        push(Event::Opened { index, body }, &mut bytes);
+        push(Event::Opened { index, id: None, body }, &mut bytes);
         let mut said = String::new();
         while bytes.len() < SIZE / 2 * (index as usize + 1) && said.len() < SIZE {
             said.push_str(&piece);

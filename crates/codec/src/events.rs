@@ -110,13 +110,19 @@ pub fn events_of(reply: &Reply) -> Vec<Event> {
     events.push(began);
     for (position, item) in reply.items.iter().enumerate() {
         let index = u32::try_from(position).unwrap_or(u32::MAX);
-        events.push(Event::Opened { index, body: opening(&item.body) });
+        events.push(opened(index, item));
         events.extend(delta(item).map(|delta| Event::Delta { index, delta }));
         events.push(Event::Closed { index, item: Box::new(item.clone()) });
     }
     events.push(Event::Usage(reply.usage));
     events.push(Event::Ended(Box::new(reply.clone())));
     events
+}
+
+/// The Event that tells of an Item before anything was said.
+pub(crate) fn opened(index: u32, item: &Item) -> Event {
+    let id = item.native.as_ref().and_then(|native| native.id.clone());
+    Event::Opened { index, id, body: opening(&item.body) }
 }
 
 /// What is known of a body before anything was said: its kind, names and ids.

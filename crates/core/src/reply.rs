@@ -88,6 +88,8 @@ pub enum Event {
     Opened {
         /// Its number in the answer, counted from 0.
         index: u32,
+        /// The id that the wire gave the part, where it tells one this early: parts of one message may share it.
+        id: Option<Name>,
         /// What is known of it: its kind, names and ids.
         body: Body,
     },

@@ -144,7 +144,7 @@ impl Decoder for LedgerDecoder {
         let item = item_of(tree.root(), self.items.len(), Side::Response, &self.asked);
         self.items.push(item.clone());
         Ok(vec![
-            Event::Opened { index, body: item.body.clone() },
+            Event::Opened { index, id: None, body: item.body.clone() },
             Event::Closed { index, item: Box::new(item) },
         ])
     }

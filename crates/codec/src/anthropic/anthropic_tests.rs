@@ -631,7 +631,7 @@ fn a_reply_survives_its_frames() {
 fn a_live_call_is_written_as_it_comes() {
     let mut encoder = AnthropicMessages.encoder();
     let item = called(0, "x");
-    let opened = Event::Opened { index: 0, body: item.body.clone() };
+    let opened = Event::Opened { index: 0, id: None, body: item.body.clone() };
     let delta = |text: &str| Event::Delta { index: 0, delta: Delta::Args(text.into()) };
     let closed = Event::Closed { index: 0, item: Box::new(item) };
     let events = [opened, delta("{\"city\":"), delta("\"Oslo\"}"), closed];

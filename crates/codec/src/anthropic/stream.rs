@@ -96,11 +96,11 @@ impl MessageDecoder {
             return vec![Event::Alien(root.json())];
         };
         let index = u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX);
-        let body = events::opening(&self.item(index, &block.json(), false).body);
+        let opened = events::opened(index, &self.item(index, &block.json(), false));
         let (text, signature) = (String::new(), None);
         let (start, citations, others) = (block.json(), Vec::new(), Vec::new());
         self.open.insert(at, OpenBlock { index, start, text, signature, citations, others });
-        vec![Event::Opened { index, body }]
+        vec![opened]
     }
 
     fn delta(&mut self, root: Node<'_>) -> Vec<Event> {
@@ -320,7 +320,7 @@ impl Encoder for MessageEncoder {
                     o.raw("usage", &wire::usage_json(&Usage::default()));
                 });
             })],
-            Event::Opened { index, body } => self.opened(*index, body),
+            Event::Opened { index, body, .. } => self.opened(*index, body),
             Event::Delta { index, delta } => self.delta(*index, delta),
             Event::Closed { index, item } => self.closed(*index, item),
             Event::Usage(_) => Vec::new(),

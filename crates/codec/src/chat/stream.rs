@@ -336,12 +336,13 @@ impl ChunkDecoder {
         let Kind::Call(call) = &mut part.kind else { return Vec::new() };
         call.is_told = true;
         let (index, arguments) = (part.index, Name::from(call.arguments()));
-        let item = self.parts.get(at).map(|part| self.item(part));
-        let mut body = item.map_or(Body::Unknown, |item| item.body);
-        if let (Body::Call(call), false) = (&mut body, arguments.is_empty()) {
+        let Some(mut item) = self.parts.get(at).map(|part| self.item(part)) else {
+            return Vec::new();
+        };
+        if let (Body::Call(call), false) = (&mut item.body, arguments.is_empty()) {
             call.args = throughline_core::json::object(|_| {});
         }
-        let mut events = vec![Event::Opened { index, body }];
+        let mut events = vec![events::opened(index, &item)];
         if !arguments.is_empty() {
             events.push(Event::Delta { index, delta: Delta::Args(arguments) });
         }
@@ -356,10 +357,10 @@ impl ChunkDecoder {
     fn open(&mut self, slot: Label, kind: Kind) -> Vec<Event> {
         let index = self.next_index();
         let part = OpenPart { index, slot, kind, is_open: true };
-        let body = self.item(&part).body;
+        let item = self.item(&part);
         self.parts.push(part);
-        let mut events = vec![Event::Opened { index, body: events::opening(&body) }];
-        let delta = match body {
+        let mut events = vec![events::opened(index, &item)];
+        let delta = match item.body {
             Body::Text(text) => Some(Delta::Text(text)),
             Body::Thought(thought) => Some(Delta::Thought(thought.content)),
             Body::Media(_)

@@ -86,8 +86,7 @@ impl ConverseDecoder {
     }
 
     fn opening(&self, block: &OpenBlock) -> Event {
-        let item = self.item(block, false);
-        Event::Opened { index: block.index, body: events::opening(&item.body) }
+        events::opened(block.index, &self.item(block, false))
     }
 
     fn delta(&mut self, event: Node<'_>) -> Vec<Event> {
@@ -268,7 +267,7 @@ impl Encoder for ConverseEncoder {
             Event::Began { .. } => vec![frame("messageStart", |o| {
                 o.string("role", "assistant");
             })],
-            Event::Opened { index, body } => self.opened(*index, body),
+            Event::Opened { index, body, .. } => self.opened(*index, body),
             Event::Delta { index, delta } => self.delta(*index, delta),
             Event::Closed { index, item } => self.closed(*index, item),
             Event::Usage(_) => Vec::new(),

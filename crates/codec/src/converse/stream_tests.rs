@@ -163,7 +163,7 @@ fn frames_carry_their_name_and_the_bare_event() {
 fn a_live_call_is_written_as_it_comes() {
     let mut encoder = BedrockConverse.encoder();
     let item = called(0, "x", "f");
-    let opened = Event::Opened { index: 0, body: item.body.clone() };
+    let opened = Event::Opened { index: 0, id: None, body: item.body.clone() };
     let delta = |text: &str| Event::Delta { index: 0, delta: Delta::Args(text.into()) };
     let closed = Event::Closed { index: 0, item: Box::new(item) };
     let events = [opened, delta("{\"city\":"), delta("\"Oslo\"}"), closed];

@@ -165,7 +165,7 @@ impl ChunkDecoder {
         self.close(events);
         let index = self.next_index();
         let item = self.item(&part.json(), false);
-        events.push(Event::Opened { index, body: events::opening(&item.body) });
+        events.push(events::opened(index, &item));
         events.extend(spoken(&item.body).map(|delta| Event::Delta { index, delta }));
         if let Some((is_thought, text)) = bare {
             let text = text.text().unwrap_or_default().into_owned();
@@ -193,7 +193,7 @@ impl ChunkDecoder {
             self.close(events);
             let first = part.json();
             let index = self.next_index();
-            events.push(Event::Opened { index, body: self.item(&first, false).body });
+            events.push(events::opened(index, &self.item(&first, false)));
             let args = Arguments::beginning_with(wire::present(call, "args"));
             self.open = Some(Open::Call(OpenCall { first, signature: None, id, args }));
         }

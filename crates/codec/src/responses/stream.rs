@@ -14,10 +14,11 @@ use crate::responses::wire::{self, Kind};
 use crate::{Asked, CodecError, Decoder};
 
 mod open;
+mod own;
 mod whole;
 mod write;
 
-use self::open::Open;
+use self::open::{Begun, Open};
 pub(super) use self::write::ResponseEncoder;
 
 /// Reads a streamed response.
@@ -94,11 +95,10 @@ impl ResponseDecoder {
         let mut glance = Reader::new(self.asked.clone(), origin, Side::Response);
         let mut items = Vec::new();
         glance.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
-        let body = items.first().map_or(Body::Unknown, |item| events::opening(&item.body));
         let index = self.index();
         open.indices.insert(0, index);
         self.open.insert(at, open);
-        vec![Event::Opened { index, body }]
+        items.first().map(|item| events::opened(index, item)).into_iter().collect()
     }
 
     fn part_added(&mut self, root: Node<'_>) -> Vec<Event> {
@@ -114,13 +114,19 @@ impl ResponseDecoder {
     /// Gives the parts of a message that have none their numbers in the answer.
     fn open_parts(&mut self, at: u64) -> Vec<Event> {
         let mut events = Vec::new();
-        while let Some((number, is_text)) = self.open.get(&at).and_then(Open::part_without_index) {
-            let body = if is_text { Body::Text(Name::from("")) } else { Body::Unknown };
+        while let Some((number, begun)) = self.open.get(&at).and_then(Open::part_without_index) {
+            let body = match begun {
+                Begun::Text | Begun::Refusal => Body::Text(Name::from("")),
+                Begun::Other => Body::Unknown,
+            };
             let index = self.index();
+            let mut id = None;
             if let Some(open) = self.open.get_mut(&at) {
                 open.indices.insert(number, index);
+                // Nothing in a text says that it is a refusal, so whoever writes it here must wait until it is whole.
+                id = open.id().filter(|_| begun != Begun::Refusal);
             }
-            events.push(Event::Opened { index, body });
+            events.push(Event::Opened { index, id, body });
         }
         events
     }
@@ -186,7 +192,7 @@ impl ResponseDecoder {
                 Some(index) => *index,
                 None => {
                     let index = self.index();
-                    events.push(Event::Opened { index, body: events::opening(&item.body) });
+                    events.push(events::opened(index, &item));
                     index
                 }
             };

@@ -146,3 +146,106 @@ fn a_failed_response_is_told_as_the_providers_own_failure() {
     });
     assert_eq!(told, Some((Some("server_error".into()), "Sorry.".into())));
 }
+
+/// A stream of every kind of element, with what a client needs of each event.
+const LIVE: &[&str] = &[
+    CREATED,
+    r#"{"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-5.6","output":[]}}"#,
+    r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#,
+    r#"{"type":"response.reasoning_summary_part.added","output_index":0,"item_id":"rs_1","summary_index":0,"part":{"type":"summary_text","text":""}}"#,
+    r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"rs_1","summary_index":0,"delta":"One"}"#,
+    r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"rs_1","summary_index":0,"delta":"\n\n"}"#,
+    r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"rs_1","summary_index":0,"delta":"more."}"#,
+    r#"{"type":"response.reasoning_summary_text.done","output_index":0,"item_id":"rs_1","summary_index":0,"text":"One\n\nmore."}"#,
+    r#"{"type":"response.reasoning_summary_part.done","output_index":0,"item_id":"rs_1","summary_index":0,"part":{"type":"summary_text","text":"One\n\nmore."}}"#,
+    r#"{"type":"response.reasoning_summary_part.added","output_index":0,"item_id":"rs_1","summary_index":1,"part":{"type":"summary_text","text":""}}"#,
+    r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"rs_1","summary_index":1,"delta":"Two."}"#,
+    r#"{"type":"response.reasoning_summary_text.done","output_index":0,"item_id":"rs_1","summary_index":1,"text":"Two."}"#,
+    r#"{"type":"response.reasoning_summary_part.done","output_index":0,"item_id":"rs_1","summary_index":1,"part":{"type":"summary_text","text":"Two."}}"#,
+    r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"One\n\nmore."},{"type":"summary_text","text":"Two."}],"encrypted_content":"c2VhbA=="}}"#,
+    r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}"#,
+    r#"{"type":"response.output_item.done","output_index":1,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}"#,
+    r#"{"type":"response.output_item.added","output_index":2,"item":{"id":"msg_1","type":"message","status":"in_progress","role":"assistant","content":[]}}"#,
+    r#"{"type":"response.content_part.added","output_index":2,"item_id":"msg_1","content_index":0,"part":{"type":"output_text","annotations":[],"logprobs":[],"text":""}}"#,
+    r#"{"type":"response.output_text.delta","output_index":2,"item_id":"msg_1","content_index":0,"delta":"Ye","logprobs":[]}"#,
+    r#"{"type":"response.output_text.delta","output_index":2,"item_id":"msg_1","content_index":0,"delta":"s.","logprobs":[]}"#,
+    r#"{"type":"response.output_text.done","output_index":2,"item_id":"msg_1","content_index":0,"text":"Yes.","logprobs":[]}"#,
+    r#"{"type":"response.content_part.done","output_index":2,"item_id":"msg_1","content_index":0,"part":{"type":"output_text","annotations":[],"logprobs":[],"text":"Yes."}}"#,
+    r#"{"type":"response.content_part.added","output_index":2,"item_id":"msg_1","content_index":1,"part":{"type":"refusal","refusal":""}}"#,
+    r#"{"type":"response.refusal.delta","output_index":2,"item_id":"msg_1","content_index":1,"delta":"No."}"#,
+    r#"{"type":"response.refusal.done","output_index":2,"item_id":"msg_1","content_index":1,"refusal":"No."}"#,
+    r#"{"type":"response.content_part.done","output_index":2,"item_id":"msg_1","content_index":1,"part":{"type":"refusal","refusal":"No."}}"#,
+    r#"{"type":"response.output_item.done","output_index":2,"item":{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"Yes."},{"type":"refusal","refusal":"No."}]}}"#,
+    r#"{"type":"response.output_item.added","output_index":3,"item":{"id":"fc_1","type":"function_call","status":"in_progress","call_id":"call_1","name":"look","arguments":""}}"#,
+    r#"{"type":"response.function_call_arguments.delta","output_index":3,"item_id":"fc_1","delta":"{\"a\""}"#,
+    r#"{"type":"response.function_call_arguments.delta","output_index":3,"item_id":"fc_1","delta":":1}"}"#,
+    r#"{"type":"response.function_call_arguments.done","output_index":3,"item_id":"fc_1","arguments":"{\"a\":1}"}"#,
+    r#"{"type":"response.output_item.done","output_index":3,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_1","name":"look","arguments":"{\"a\":1}"}}"#,
+];
+
+/// What an event says, without its number in the stream and in one order of members.
+fn told(event: &str) -> serde_json::Value {
+    let mut event: serde_json::Value = serde_json::from_str(event).unwrap();
+    event.as_object_mut().unwrap().remove("sequence_number");
+    event
+}
+
+/// Events that depend on each other come in this order; a refusal and the texts before it end when their message does.
+fn by_place(events: impl Iterator<Item = serde_json::Value>) -> Vec<serde_json::Value> {
+    let mut events: Vec<_> = events.collect();
+    let key = |event: &serde_json::Value| {
+        let is_done = event["type"] == "response.output_item.done";
+        let part = event["content_index"].as_u64().unwrap_or(0);
+        (event["output_index"].as_u64().map_or(0, |at| at + 1), is_done, part)
+    };
+    events.sort_by_key(key);
+    events
+}
+
+#[test]
+fn this_wires_own_elements_stream_as_they_come_under_their_own_ids() {
+    let mut encoder = StreamEncoder::new(&OpenAiResponses);
+    let mut decoder = StreamDecoder::new(&OpenAiResponses, &Asked::of(openai()));
+    let (mut out, mut lags) = (Vec::new(), Vec::new());
+    for (count, frame) in LIVE.iter().enumerate() {
+        for event in decoder.push(sse(&[frame]).as_bytes()).unwrap() {
+            encoder.push(&event, &mut out).unwrap();
+        }
+        let written = String::from_utf8_lossy(&out).matches("event: ").count();
+        lags.push((count + 1).saturating_sub(written));
+    }
+    let out = String::from_utf8(out).unwrap();
+    let written = out.lines().filter_map(|line| line.strip_prefix("data: ")).map(told);
+    let expected = LIVE.iter().map(|event| told(event));
+    let skeleton = |event: &serde_json::Value| event.get("response").is_none();
+    let (written, expected) = (written.filter(skeleton), expected.filter(skeleton));
+    assert_eq!(by_place(written), by_place(expected));
+    // Nothing waits for the end of its element but what a part says when it is over, the refusal and the hosted step.
+    assert_eq!(lags.iter().max(), Some(&6), "{lags:?}");
+}
+
+#[test]
+fn a_whole_reply_streams_its_own_elements_under_their_own_ids() {
+    let done: Vec<_> = LIVE.iter().filter(|event| event.contains("output_item.done")).collect();
+    let items: Vec<_> = done.iter().map(|event| told(event)["item"].to_string()).collect();
+    let whole = format!(
+        r#"{{"id":"resp_1","object":"response","status":"completed","model":"gpt-5.6","output":[{}]}}"#,
+        items.join(",")
+    );
+    let asked = Asked::of(openai());
+    let reply = OpenAiResponses.decode_reply(&Bytes::from(whole), &asked).unwrap();
+    let mut out = Vec::new();
+    let mut encoder = StreamEncoder::new(&OpenAiResponses);
+    for event in events_of(&reply) {
+        encoder.push(&event, &mut out).unwrap();
+    }
+    let out = String::from_utf8(out).unwrap();
+    let written: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let done_again: Vec<_> = written
+        .iter()
+        .filter(|event| event.contains("output_item.done"))
+        .map(|e| told(e))
+        .collect();
+    assert_eq!(done_again, done.iter().map(|event| told(event)).collect::<Vec<_>>());
+    assert_eq!(ended(&events(&out, openai())).items.len(), reply.items.len());
+}

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use throughline_codec::{Asked, CodecError, Framing};
+use throughline_codec::{Asked, CodecError, Framing, Prior};
 use throughline_core::Reply;
 use throughline_testkit::{Exchange, Recording, figure};
 
-use super::{codec_of, reply_in, stream_events, target};
+use super::{codec_of, reply_in, request, stream_events, target};
 
 pub(crate) fn exchanges(
     recordings: &[Recording],
@@ -46,4 +46,61 @@ pub(crate) fn report(what: &str, counts: &BTreeMap<String, usize>) {
         figure(&format!("{what}: {key}"), count);
     }
     figure(&format!("{what}: all"), counts.values().sum::<usize>());
+}
+
+/// A recorded request as it can be compared with what came before: where a recorder flattened one of them to ASCII, all are.
+pub(crate) fn recorded_request(recording: &Recording, index: usize) -> String {
+    let sent = &recording.exchanges[index].request;
+    if is_flat(recording, index) { flat(sent) } else { sent.clone() }
+}
+
+/// What came before an exchange of a recording.
+pub(crate) fn prior_of(recording: &Recording, index: usize) -> Prior {
+    let mut prior = Prior::new();
+    for exchange in recording.exchanges.iter().take(index).filter(|exchange| exchange.status == 200)
+    {
+        let exchange =
+            if is_flat(recording, index) { flattened(exchange) } else { exchange.clone() };
+        let (codec, asked) = (codec_of(&exchange.wire), asked_of(&exchange));
+        prior
+            .push_request(codec, &request(&exchange.path, &exchange.request), asked.clone())
+            .unwrap();
+        let body = Bytes::from(exchange.response.clone());
+        if exchange.stream {
+            let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+            prior.push_stream(codec, &body, framing.unwrap_or(codec.framing()), asked).unwrap();
+        } else {
+            prior.push_response(codec, &body, asked).unwrap();
+        }
+    }
+    prior
+}
+
+/// Whether a recorder flattened anything up to an exchange.
+fn is_flat(recording: &Recording, index: usize) -> bool {
+    recording.exchanges.iter().take(index + 1).any(|e| !e.request_exact || !e.response_exact)
+}
+
+/// The exchange with the typographic characters replaced that recorders replace.
+fn flattened(exchange: &Exchange) -> Exchange {
+    let response = String::from_utf8(exchange.response.clone());
+    let response =
+        response.map_or_else(|_| exchange.response.clone(), |text| flat(&text).into_bytes());
+    Exchange { request: flat(&exchange.request), response, ..exchange.clone() }
+}
+
+fn flat(text: &str) -> String {
+    let pairs = [
+        ("\u{2018}", "'"),
+        ("\u{2019}", "'"),
+        ("\u{201c}", "\\\""),
+        ("\u{201d}", "\\\""),
+        ("\u{2011}", "-"),
+        ("\u{2013}", "-"),
+        ("\u{2014}", "-"),
+        ("\u{2026}", "..."),
+        ("\u{202f}", " "),
+        ("\u{a0}", " "),
+    ];
+    pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }

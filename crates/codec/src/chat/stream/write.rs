@@ -54,7 +54,7 @@ impl Encoder for ChunkEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
             Event::Began { id, origin } => self.began(id.as_ref(), origin),
-            Event::Opened { index, body } => self.opened(*index, body),
+            Event::Opened { index, body, .. } => self.opened(*index, body),
             Event::Delta { index, delta } => self.delta(*index, delta),
             Event::Closed { index, item } => self.closed(*index, item),
             Event::Usage(_) => Vec::new(),

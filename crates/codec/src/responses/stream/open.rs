@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use throughline_core::{Json, Node, json};
+use throughline_core::{Json, Name, Node, json};
 
 use crate::draft;
 use crate::responses::wire::{CONTENT, Kind};
@@ -18,6 +18,14 @@ pub(super) struct Open {
     summary: BTreeMap<usize, String>,
     thoughts: BTreeMap<usize, String>,
     arguments: String,
+}
+
+/// What a part of a message is, as far as its beginning tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    Text,
+    Refusal,
+    Other,
 }
 
 /// A part of a message: how it began, and its text.
@@ -47,15 +55,23 @@ impl Open {
         }
     }
 
-    /// The first part whose number in the answer is not known, and whether it is a text.
-    pub(super) fn part_without_index(&self) -> Option<(usize, bool)> {
+    /// The element's own id.
+    pub(super) fn id(&self) -> Option<Name> {
+        self.start.tree().root().name_of("id")
+    }
+
+    /// The first part whose number in the answer is not known, and what it is.
+    pub(super) fn part_without_index(&self) -> Option<(usize, Begun)> {
         let mut parts = self.parts.iter();
         let (number, part) = parts.find(|(number, _)| !self.indices.contains_key(number))?;
-        let is_text = part.start.as_ref().is_none_or(|start| {
-            let part = start.tree();
-            part.root().get("type").is_some_and(|t| t.is("output_text") || t.is("refusal"))
+        let begun = part.start.as_ref().map_or(Begun::Text, |start| {
+            match start.tree().root().text_of("type").as_deref() {
+                Some("output_text") => Begun::Text,
+                Some("refusal") => Begun::Refusal,
+                Some(_) | None => Begun::Other,
+            }
         });
-        Some((*number, is_text))
+        Some((*number, begun))
     }
 
     pub(super) fn add_text(&mut self, number: usize, delta: &str) {

@@ -4,17 +4,15 @@ use throughline_core::{Item, Json, Node, json};
 
 use crate::frame::Frame;
 use crate::responses::encode;
-use crate::responses::stream::write::{ResponseEncoder, summary_part, text_part};
+use crate::responses::stream::write::{ResponseEncoder, summary_part, text_part, thinking_part};
 use crate::responses::wire::{CONTENT, Kind};
 
 impl ResponseEncoder {
     /// Writes an element that is whole, in all its events.
-    pub(super) fn whole(&mut self, group: &[&Item], out: &mut Vec<Frame>) {
-        let at = self.outputs;
+    pub(super) fn whole(&mut self, at: usize, group: &[&Item], out: &mut Vec<Frame>) {
         let made = self.id.clone();
         let made = |kind: &str| encode::made_id(kind, made.as_deref(), at);
         let Some(element) = encode::output(group, made) else { return };
-        self.outputs += 1;
         let tree = element.tree();
         let node = tree.root();
         let id = node.text_of("id").unwrap_or_default();
@@ -42,7 +40,7 @@ impl ResponseEncoder {
         out.push(self.item("response.output_item.done", at, &element));
     }
 
-    fn message_part(
+    pub(super) fn message_part(
         &mut self,
         at: usize,
         id: &str,
@@ -58,13 +56,7 @@ impl ResponseEncoder {
                 if !text.is_empty() {
                     out.push(self.text_delta(at, id, number, &text));
                 }
-                for (count, annotation) in elements(part, "annotations").enumerate() {
-                    out.push(self.of("response.output_text.annotation.added", at, id, |o| {
-                        o.number("content_index", number as u64);
-                        o.number("annotation_index", count as u64).node("annotation", annotation);
-                    }));
-                }
-                self.text_done(at, id, number, &part.json(), out);
+                self.whole_text_done(at, id, number, part, out);
             }
             "refusal" => {
                 let refusal = part.text_of("refusal").unwrap_or_default();
@@ -86,6 +78,24 @@ impl ResponseEncoder {
         }
     }
 
+    /// Ends a text, with what it cites.
+    pub(super) fn whole_text_done(
+        &mut self,
+        at: usize,
+        id: &str,
+        number: usize,
+        part: Node<'_>,
+        out: &mut Vec<Frame>,
+    ) {
+        for (count, annotation) in elements(part, "annotations").enumerate() {
+            out.push(self.of("response.output_text.annotation.added", at, id, |o| {
+                o.number("content_index", number as u64);
+                o.number("annotation_index", count as u64).node("annotation", annotation);
+            }));
+        }
+        self.text_done(at, id, number, &part.json(), out);
+    }
+
     fn reasoning_parts(&mut self, at: usize, id: &str, node: Node<'_>, out: &mut Vec<Frame>) {
         for (number, part) in elements(node, "summary").enumerate() {
             let text = part.text_of("text").unwrap_or_default();
@@ -99,20 +109,12 @@ impl ResponseEncoder {
         }
         for (number, part) in elements(node, CONTENT).enumerate() {
             let text = part.text_of("text").unwrap_or_default();
-            let begin = json::object(|o| {
-                o.string("type", "reasoning_text").string("text", "");
-            });
+            let begin = thinking_part("");
             out.push(self.part("response.content_part.added", at, id, number, &begin));
-            let events = [
-                ("response.reasoning_text.delta", "delta"),
-                ("response.reasoning_text.done", "text"),
-            ];
-            for (kind, key) in events {
-                out.push(self.of(kind, at, id, |o| {
-                    o.number("content_index", number as u64).string(key, &text);
-                }));
-            }
-            out.push(self.part("response.content_part.done", at, id, number, &part.json()));
+            out.push(self.of("response.reasoning_text.delta", at, id, |o| {
+                o.number("content_index", number as u64).string("delta", &text);
+            }));
+            self.thinking_done(at, id, number, &text, out);
         }
     }
 
@@ -139,7 +141,7 @@ fn elements<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
 }
 
 /// An element as it begins: under way, with nothing said and nothing sealed.
-fn beginning(element: Node<'_>) -> Json {
+pub(super) fn beginning(element: Node<'_>) -> Json {
     let kind = Kind::of(element);
     json::object(|o| {
         for (key, value) in element.members() {

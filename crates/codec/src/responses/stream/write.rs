@@ -1,8 +1,8 @@
 //! Streamed responses, written.
 //!
-//! Another wire's texts, thoughts and calls go out as they come, under ids that are made for them. This wire's own
-//! elements have ids already, which are told only when they are whole: so they go out then, in the full sequence of
-//! events and with the same ids throughout.
+//! Texts, thoughts and calls go out as they come: another wire's under ids that are made for them, this wire's own
+//! under the ids that they have (`own.rs`). What cannot be told in pieces, and what has no id before it is whole, goes
+//! out when it is whole, in the full sequence of events (`whole.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use throughline_core::{Body, Delta, Event, Item, Json, Name, Origin, Reply, Stop
 
 use crate::frame::Frame;
 use crate::responses::encode;
+use crate::responses::stream::own::OwnElement;
 use crate::responses::wire::CONTENT;
 use crate::{CodecError, Encoder};
 
@@ -22,28 +23,35 @@ pub(in crate::responses) struct ResponseEncoder {
     sequence: u64,
     pub(super) id: Option<Name>,
     /// Whether the Items will say their own elements.
-    is_native: bool,
+    pub(super) is_native: bool,
     /// How many elements have begun.
     pub(super) outputs: usize,
     /// The Items that are going out as they come.
-    live: BTreeMap<u32, Live>,
-    /// The parts of one of this wire's own messages, until all of them are there.
+    pub(super) live: BTreeMap<u32, Live>,
+    /// This wire's own elements that have begun, by their ids.
+    pub(super) own: BTreeMap<Name, OwnElement>,
+    /// The parts of one of this wire's own messages that has no id, until all of them are there.
     waiting: Vec<Item>,
 }
 
 /// An Item that is going out as it comes.
-struct Live {
-    at: usize,
-    id: String,
-    kind: Flow,
-    has_said: bool,
+pub(super) struct Live {
+    pub(super) at: usize,
+    pub(super) id: String,
+    pub(super) kind: Flow,
+    /// The number of the part that is going out, in the content or the summary.
+    pub(super) part: usize,
+    /// What that part has said.
+    pub(super) said: String,
+    pub(super) has_said: bool,
 }
 
 /// In which events an Item goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+pub(super) enum Flow {
     Text,
     Summary,
+    Thinking,
     Arguments,
 }
 
@@ -52,14 +60,15 @@ impl Encoder for ResponseEncoder {
         let mut out = Vec::new();
         match event {
             Event::Began { id, origin } => self.began(id.as_ref(), origin, &mut out),
-            Event::Opened { index, body } if !self.is_native => {
+            Event::Opened { index, body, .. } if !self.is_native => {
                 self.opened(*index, body, &mut out);
             }
-            Event::Delta { index, delta } if !self.is_native => {
-                self.delta(*index, delta, &mut out);
+            Event::Opened { index, id: Some(id), body } => {
+                self.own_opened(*index, id, body, &mut out);
             }
+            Event::Delta { index, delta } => self.delta(*index, delta, &mut out),
             Event::Closed { index, item } => self.closed(*index, item, &mut out),
-            Event::Opened { .. } | Event::Delta { .. } | Event::Usage(_) => {}
+            Event::Opened { .. } | Event::Usage(_) => {}
             Event::Ended(reply) => self.ended(reply, &mut out),
             Event::Failed(failure) => {
                 let failed = self.frame("error", |o| {
@@ -109,7 +118,7 @@ impl ResponseEncoder {
     }
 
     /// Takes the place of the next element.
-    fn place(&mut self) -> usize {
+    pub(super) fn place(&mut self) -> usize {
         let at = self.outputs;
         self.outputs += 1;
         at
@@ -130,35 +139,13 @@ impl ResponseEncoder {
         };
         let at = self.place();
         let id = self.made_id(prefix, at);
-        let element = json::object(|o| {
-            o.string("id", &id);
-            match body {
-                Body::Call(call) => {
-                    o.string("type", "function_call").string("status", "in_progress");
-                    o.string("call_id", &call.id.0).string("name", &call.name);
-                    o.string("arguments", "");
-                }
-                Body::Thought(_) => {
-                    o.string("type", "reasoning").array("summary", |_| {});
-                }
-                Body::Text(_)
-                | Body::Summary { .. }
-                | Body::Media(_)
-                | Body::Result(_)
-                | Body::Hosted(_)
-                | Body::Compaction
-                | Body::Unknown => {
-                    o.string("type", "message").string("status", "in_progress");
-                    o.string("role", "assistant").array(CONTENT, |_| {});
-                }
-            }
-        });
+        let element = beginning_of(body, &id);
         out.push(self.item("response.output_item.added", at, &element));
         if kind == Flow::Text {
             let part = text_part("");
             out.push(self.part("response.content_part.added", at, &id, 0, &part));
         }
-        self.live.insert(index, Live { at, id, kind, has_said: false });
+        self.live.insert(index, Live::new(at, id, kind, 0));
     }
 
     fn delta(&mut self, index: u32, delta: &Delta, out: &mut Vec<Frame>) {
@@ -168,30 +155,45 @@ impl ResponseEncoder {
             Delta::ArgsAt { .. } => return,
         };
         let Some(mut live) = self.live.remove(&index) else { return };
-        self.say(&mut live, text, out);
+        match self.next_part(&live, text) {
+            Some(rest) => {
+                self.end_part(&live, out);
+                live = Live::new(live.at, live.id, live.kind, live.part + 1);
+                self.say(&mut live, rest, out);
+            }
+            None => self.say(&mut live, text, out),
+        }
         self.live.insert(index, live);
     }
 
     /// Says a piece of an Item that is going out as it comes.
     fn say(&mut self, live: &mut Live, text: &str, out: &mut Vec<Frame>) {
         let is_first = !std::mem::replace(&mut live.has_said, true);
-        let (at, id) = (live.at, live.id.as_str());
+        if matches!(live.kind, Flow::Summary | Flow::Thinking) {
+            live.said.push_str(text);
+        }
+        let (at, id, part) = (live.at, live.id.as_str(), live.part);
         match live.kind {
-            Flow::Text => out.push(self.text_delta(at, id, 0, text)),
+            Flow::Text => out.push(self.text_delta(at, id, part, text)),
             Flow::Summary => {
                 if is_first {
-                    out.push(self.summary(
-                        "response.reasoning_summary_part.added",
-                        at,
-                        id,
-                        0,
-                        |o| {
-                            o.raw("part", &summary_part(""));
-                        },
-                    ));
+                    let added = "response.reasoning_summary_part.added";
+                    out.push(self.summary(added, at, id, part, |o| {
+                        o.raw("part", &summary_part(""));
+                    }));
                 }
-                out.push(self.summary("response.reasoning_summary_text.delta", at, id, 0, |o| {
+                let delta = "response.reasoning_summary_text.delta";
+                out.push(self.summary(delta, at, id, part, |o| {
                     o.string("delta", text);
+                }));
+            }
+            Flow::Thinking => {
+                if is_first {
+                    let added = "response.content_part.added";
+                    out.push(self.part(added, at, id, part, &thinking_part("")));
+                }
+                out.push(self.of("response.reasoning_text.delta", at, id, |o| {
+                    o.number("content_index", part as u64).string("delta", text);
                 }));
             }
             Flow::Arguments => {
@@ -207,6 +209,9 @@ impl ResponseEncoder {
             self.close_live(live, item, out);
             return;
         }
+        if self.own_closed(index, item, out) {
+            return;
+        }
         let part = item.native_on(&WIRE).filter(|native| native.slot == CONTENT);
         if let Some(envelope) = part.and_then(|native| native.envelope.as_ref()) {
             let is_other = |first: &Item| first.place.message != item.place.message;
@@ -220,14 +225,16 @@ impl ResponseEncoder {
             return;
         }
         self.flush(out);
-        self.whole(&[item], out);
+        let at = self.place();
+        self.whole(at, &[item], out);
     }
 
     /// Writes the message whose parts were waiting.
     fn flush(&mut self, out: &mut Vec<Frame>) {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
-            self.whole(&waiting.iter().collect::<Vec<_>>(), out);
+            let at = self.place();
+            self.whole(at, &waiting.iter().collect::<Vec<_>>(), out);
         }
     }
 
@@ -250,19 +257,29 @@ impl ResponseEncoder {
         if !live.has_said && !text.is_empty() {
             self.say(&mut live, text, out);
         }
-        let (at, id) = (live.at, live.id);
         match live.kind {
-            Flow::Text => self.text_done(at, &id, 0, &text_part(text), out),
-            Flow::Summary if live.has_said => self.summary_done(at, &id, 0, text, out),
-            Flow::Summary => {}
+            Flow::Text if self.own_part_done(&live, item, text, out) => return,
+            Flow::Text => self.text_done(live.at, &live.id, 0, &text_part(text), out),
+            Flow::Summary | Flow::Thinking => self.end_part(&live, out),
             Flow::Arguments => {
-                out.push(self.of("response.function_call_arguments.done", at, &id, |o| {
+                let done = "response.function_call_arguments.done";
+                out.push(self.of(done, live.at, &live.id, |o| {
                     o.string("arguments", text);
                 }));
             }
         }
-        if let Some(element) = encode::output(&[item], |_| id.clone()) {
-            out.push(self.item("response.output_item.done", at, &element));
+        if let Some(element) = encode::output(&[item], |_| live.id.clone()) {
+            out.push(self.item("response.output_item.done", live.at, &element));
+        }
+    }
+
+    /// Ends the part of a thought that was going out.
+    fn end_part(&mut self, live: &Live, out: &mut Vec<Frame>) {
+        let (at, id, part) = (live.at, live.id.as_str(), live.part);
+        match live.kind {
+            Flow::Summary if live.has_said => self.summary_done(at, id, part, &live.said, out),
+            Flow::Thinking if live.has_said => self.thinking_done(at, id, part, &live.said, out),
+            Flow::Text | Flow::Summary | Flow::Thinking | Flow::Arguments => {}
         }
     }
 
@@ -271,6 +288,7 @@ impl ResponseEncoder {
         if reply.stop == Stop::Cut {
             return;
         }
+        self.flush_own(out);
         let response = encode::reply(reply);
         let status = response.tree().root().name_of("status");
         let kind = match status.as_deref() {
@@ -345,6 +363,20 @@ impl ResponseEncoder {
         }));
     }
 
+    pub(super) fn thinking_done(
+        &mut self,
+        at: usize,
+        id: &str,
+        number: usize,
+        text: &str,
+        out: &mut Vec<Frame>,
+    ) {
+        out.push(self.of("response.reasoning_text.done", at, id, |o| {
+            o.number("content_index", number as u64).string("text", text);
+        }));
+        out.push(self.part("response.content_part.done", at, id, number, &thinking_part(text)));
+    }
+
     pub(super) fn text_delta(&mut self, at: usize, id: &str, number: usize, text: &str) -> Frame {
         self.of("response.output_text.delta", at, id, |o| {
             o.number("content_index", number as u64).string("delta", text);
@@ -367,6 +399,45 @@ impl ResponseEncoder {
         }));
         out.push(self.part("response.content_part.done", at, id, number, part));
     }
+}
+
+impl Live {
+    pub(super) fn new(at: usize, id: String, kind: Flow, part: usize) -> Self {
+        Self { at, id, kind, part, said: String::new(), has_said: false }
+    }
+}
+
+/// An element as it begins, where all that is known of it is what it will be.
+pub(super) fn beginning_of(body: &Body, id: &str) -> Json {
+    json::object(|o| {
+        o.string("id", id);
+        match body {
+            Body::Call(call) => {
+                o.string("type", "function_call").string("status", "in_progress");
+                o.string("call_id", &call.id.0).string("name", &call.name);
+                o.string("arguments", "");
+            }
+            Body::Thought(_) => {
+                o.string("type", "reasoning").array("summary", |_| {});
+            }
+            Body::Text(_)
+            | Body::Summary { .. }
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown => {
+                o.string("type", "message").string("status", "in_progress");
+                o.string("role", "assistant").array(CONTENT, |_| {});
+            }
+        }
+    })
+}
+
+pub(super) fn thinking_part(text: &str) -> Json {
+    json::object(|o| {
+        o.string("type", "reasoning_text").string("text", text);
+    })
 }
 
 pub(super) fn text_part(text: &str) -> Json {
