@@ -12,32 +12,25 @@
 )]
 #![allow(missing_docs, reason = "a program has no interface")]
 
+mod support;
+
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
-use throughline_codec::{Asked, Catalog, Codec, Framer, StreamDecoder, StreamEncoder, codec};
+use serde_json::Value;
+use throughline_codec::{Asked, Codec, Framer, StreamDecoder, StreamEncoder, codec};
 use throughline_core::{
-    Body, Delta, Event, Item, Name, Origin, Place, ReasoningFormat, Reply, Request, Role, Stop,
-    Thought, ThoughtKind, Usage, Wire,
+    Body, Delta, Event, Item, Name, Origin, Place, ReasoningFormat, Reply, Role, Stop, Thought,
+    ThoughtKind, Usage, Wire,
 };
+
+use support::{Subject, ratio, rounds, subjects};
 
 const SIZE: usize = 200_000;
 
-struct Subject {
-    wire: Wire,
-    provider: &'static str,
-    model: &'static str,
-    path: &'static str,
-    turn: fn(usize) -> Vec<Value>,
-    body: fn(Vec<Value>) -> Value,
-}
-
 fn main() {
-    // `cargo test` runs benches to see that they work; one round is enough for that.
-    let rounds = if std::env::args().any(|argument| argument == "--bench") { 60 } else { 1 };
+    let rounds = rounds();
     println!(
         "ratios to serde_json::from_slice::<Value> of the same bytes; best of {rounds} rounds"
     );
@@ -56,11 +49,9 @@ fn main() {
 
 fn measure(subject: &Subject, rounds: u32) {
     let codec = codec(&subject.wire).unwrap();
-    let catalog = Catalog::builtin();
-    let asked = Asked::of(catalog.target_for(subject.provider, subject.model, "bench").unwrap());
-    let body = transcript(subject);
-    let request =
-        Request { path: Name::from(subject.path), headers: Vec::new(), body: body.clone() };
+    let asked = subject.asked();
+    let request = subject.request(SIZE);
+    let body = request.body.clone();
     let call = codec.decode_request(&request, &asked).unwrap();
     // The same conversation with nothing left to copy whole: every message is put together from its parts.
     let mut parts = call.clone();
@@ -100,35 +91,6 @@ fn measure(subject: &Subject, rounds: u32) {
         subject.wire,
         body.len()
     );
-}
-
-fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn FnMut()) -> f64 {
-    let (mut best_baseline, mut best_candidate) = (Duration::MAX, Duration::MAX);
-    for _ in 0..rounds {
-        best_baseline = best_baseline.min(time(baseline));
-        best_candidate = best_candidate.min(time(candidate));
-    }
-    best_candidate.as_secs_f64() / best_baseline.as_secs_f64()
-}
-
-fn time(work: &mut dyn FnMut()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-/// A conversation of tool loops that has grown to about 200 KB.
-fn transcript(subject: &Subject) -> Bytes {
-    let mut messages = Vec::new();
-    let mut turn = 0;
-    let mut size = 0;
-    while size < SIZE {
-        let next = (subject.turn)(turn);
-        size += next.iter().map(|message| message.to_string().len()).sum::<usize>();
-        messages.extend(next);
-        turn += 1;
-    }
-    Bytes::from((subject.body)(messages).to_string())
 }
 
 /// A streamed answer of about 200 KB: a thought and a text in pieces of a few words.
@@ -174,142 +136,4 @@ fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
     push(Event::Ended(Box::new(reply)), &mut bytes);
     encoder.finish(&mut bytes);
     bytes
-}
-
-fn words(turn: usize, count: usize) -> String {
-    let words = [
-        "The",
-        "river",
-        "keeps",
-        "its",
-        "course;",
-        "nobody",
-        "asks\n",
-        "why",
-        "it",
-        "\"bends\"",
-        "là",
-        "there.",
-    ];
-    (0..count).map(|at| words[(turn * 7 + at * 5) % words.len()]).collect::<Vec<_>>().join(" ")
-}
-
-fn seal(turn: usize) -> String {
-    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    (0..800).map(|at| char::from(letters[(turn * 31 + at * 17 + at / 7) % 64])).collect()
-}
-
-fn arguments(turn: usize) -> Value {
-    json!({"query": words(turn, 12), "limit": turn, "filters": {"kinds": ["a", "b"], "exact": true}})
-}
-
-fn schema() -> Value {
-    json!({"type": "object", "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}, "required": ["query"]})
-}
-
-#[expect(clippy::too_many_lines, reason = "a table of five rows")]
-fn subjects() -> Vec<Subject> {
-    vec![
-        Subject {
-            wire: Wire::ANTHROPIC_MESSAGES,
-            provider: "anthropic",
-            model: "claude-sonnet-4-5",
-            path: "/v1/messages",
-            turn: |n| {
-                let id = format!("toolu_{n}");
-                vec![
-                    json!({"role": "user", "content": [{"type": "text", "text": words(n, 60)}]}),
-                    json!({"role": "assistant", "content": [
-                        {"type": "thinking", "thinking": words(n, 120), "signature": seal(n)},
-                        {"type": "text", "text": words(n, 30)},
-                        {"type": "tool_use", "id": id, "name": "search", "input": arguments(n)}]}),
-                    json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": words(n, 200)}]}),
-                    json!({"role": "assistant", "content": [{"type": "text", "text": words(n, 80)}]}),
-                ]
-            },
-            body: |messages| {
-                json!({"model": "claude-sonnet-4-5", "max_tokens": 4096, "system": words(1, 200),
-                "tools": [{"name": "search", "description": "Searches.", "input_schema": schema()}], "messages": messages})
-            },
-        },
-        Subject {
-            wire: Wire::OPENAI_RESPONSES,
-            provider: "openai",
-            model: "gpt-5.2",
-            path: "/v1/responses",
-            turn: |n| {
-                vec![
-                    json!({"role": "user", "content": [{"type": "input_text", "text": words(n, 60)}]}),
-                    json!({"type": "reasoning", "id": format!("rs_{n}"), "summary": [{"type": "summary_text", "text": words(n, 60)}], "encrypted_content": seal(n)}),
-                    json!({"type": "function_call", "id": format!("fc_{n}"), "call_id": format!("call_{n}"), "name": "search", "arguments": arguments(n).to_string()}),
-                    json!({"type": "function_call_output", "call_id": format!("call_{n}"), "output": words(n, 200)}),
-                    json!({"type": "message", "role": "assistant", "id": format!("msg_{n}"), "status": "completed", "content": [{"type": "output_text", "text": words(n, 80), "annotations": []}]}),
-                ]
-            },
-            body: |input| {
-                json!({"model": "gpt-5.2", "instructions": words(1, 200), "store": false,
-                "tools": [{"type": "function", "name": "search", "description": "Searches.", "parameters": schema()}], "input": input})
-            },
-        },
-        Subject {
-            wire: Wire::OPENAI_CHAT,
-            provider: "openrouter",
-            model: "anthropic/claude-sonnet-4.5",
-            path: "/api/v1/chat/completions",
-            turn: |n| {
-                vec![
-                    json!({"role": "user", "content": words(n, 60)}),
-                    json!({"role": "assistant", "content": words(n, 30), "reasoning": words(n, 60),
-                    "reasoning_details": [{"type": "reasoning.text", "text": words(n, 60), "signature": seal(n), "format": "anthropic-claude-v1", "index": 0}],
-                    "tool_calls": [{"id": format!("call_{n}"), "type": "function", "function": {"name": "search", "arguments": arguments(n).to_string()}}]}),
-                    json!({"role": "tool", "tool_call_id": format!("call_{n}"), "content": words(n, 200)}),
-                    json!({"role": "assistant", "content": words(n, 80)}),
-                ]
-            },
-            body: |messages| {
-                json!({"model": "anthropic/claude-sonnet-4.5", "max_tokens": 4096,
-                "tools": [{"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": schema()}}], "messages": messages})
-            },
-        },
-        Subject {
-            wire: Wire::GEMINI,
-            provider: "gemini",
-            model: "gemini-3-pro-preview",
-            path: "/v1beta/models/gemini-3-pro-preview:generateContent",
-            turn: |n| {
-                vec![
-                    json!({"role": "user", "parts": [{"text": words(n, 60)}]}),
-                    json!({"role": "model", "parts": [{"text": words(n, 60), "thought": true}, {"functionCall": {"name": "search", "args": arguments(n)}, "thoughtSignature": seal(n)}]}),
-                    json!({"role": "user", "parts": [{"functionResponse": {"name": "search", "response": {"output": words(n, 200)}}}]}),
-                    json!({"role": "model", "parts": [{"text": words(n, 80), "thoughtSignature": seal(n + 1)}]}),
-                ]
-            },
-            body: |contents| {
-                json!({"systemInstruction": {"parts": [{"text": words(1, 200)}]}, "generationConfig": {"maxOutputTokens": 4096},
-                "tools": [{"functionDeclarations": [{"name": "search", "description": "Searches.", "parameters": schema()}]}], "contents": contents})
-            },
-        },
-        Subject {
-            wire: Wire::BEDROCK_CONVERSE,
-            provider: "bedrock",
-            model: "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-            path: "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse",
-            turn: |n| {
-                let id = format!("tooluse_{n}");
-                vec![
-                    json!({"role": "user", "content": [{"text": words(n, 60)}]}),
-                    json!({"role": "assistant", "content": [
-                        {"reasoningContent": {"reasoningText": {"text": words(n, 120), "signature": seal(n)}}},
-                        {"text": words(n, 30)},
-                        {"toolUse": {"toolUseId": id, "name": "search", "input": arguments(n)}}]}),
-                    json!({"role": "user", "content": [{"toolResult": {"toolUseId": id, "content": [{"text": words(n, 200)}], "status": "success"}}]}),
-                    json!({"role": "assistant", "content": [{"text": words(n, 80)}]}),
-                ]
-            },
-            body: |messages| {
-                json!({"system": [{"text": words(1, 200)}], "inferenceConfig": {"maxTokens": 4096},
-                "toolConfig": {"tools": [{"toolSpec": {"name": "search", "description": "Searches.", "inputSchema": {"json": schema()}}}]}, "messages": messages})
-            },
-        },
-    ]
 }

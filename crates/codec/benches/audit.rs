@@ -1,0 +1,47 @@
+//! How long an audit takes, as a ratio to `serde_json::from_slice::<Value>` of the same request in the same run, and whether it
+//! stays in proportion to the request.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench is a program that measures and prints"
+)]
+#![allow(missing_docs, reason = "a program has no interface")]
+
+mod support;
+
+use std::hint::black_box;
+
+use serde_json::Value;
+use throughline_codec::{Transcript, audit, codec};
+
+use support::{Subject, ratio, rounds, subjects};
+
+const SIZES: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+
+fn main() {
+    let rounds = rounds();
+    println!("audit of a request, as a ratio to serde_json::from_slice::<Value> of it");
+    println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "wire", "10 KB", "100 KB", "1 MB", "10 MB");
+    for subject in subjects() {
+        // Large requests need fewer rounds for the same time.
+        let ratios = SIZES.map(|size| {
+            let fewer = u32::try_from(size / 1_000_000).unwrap_or(u32::MAX).max(1);
+            measure(&subject, size, (rounds / fewer).max(1))
+        });
+        let [smallest, small, large, largest] = ratios.map(|ratio| format!("{ratio:.2}"));
+        println!("{:<20} {smallest:>10} {small:>10} {large:>10} {largest:>10}", subject.wire);
+    }
+    println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "target", "", "", "≤ 1.50", "linear");
+}
+
+fn measure(subject: &Subject, size: usize, rounds: u32) -> f64 {
+    let codec = codec(&subject.wire).unwrap();
+    let (asked, request) = (subject.asked(), subject.request(size));
+    let transcript = Transcript::of(codec, &request);
+    let mut parse = || drop(black_box(serde_json::from_slice::<Value>(&request.body).unwrap()));
+    let mut look = || drop(black_box(audit(&transcript, &asked.target).unwrap()));
+    ratio(rounds, &mut parse, &mut look)
+}
