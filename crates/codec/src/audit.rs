@@ -117,9 +117,10 @@ impl Audit {
 pub fn audit(transcript: &Transcript<'_>, target: &Target) -> Result<Audit, CodecError> {
     let codec = transcript.codec;
     let tree = Tree::parse(transcript.request.body.clone())?;
-    let comparison = match transcript.prior.is_empty() {
-        true => None,
-        false => Some(Comparison::of(transcript, target, &tree)?),
+    let comparison = if transcript.prior.is_empty() {
+        None
+    } else {
+        Some(Comparison::of(transcript, target, &tree)?)
     };
     let case = Case::new(transcript, target, &tree, comparison.as_ref());
     let mut findings = Findings::new(&case);

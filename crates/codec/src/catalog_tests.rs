@@ -69,7 +69,7 @@ const NAMES: &[(&str, &str)] = &[
     ("gemini-2.5-flash-lite", "gemini-2.5-flash-lite"),
     ("gemini-3-flash-preview", "gemini-3"),
     ("google/gemini-3-pro-preview", "gemini-3-pro"),
-    ("gemini-3.1-pro-preview", "gemini-3"),
+    ("gemini-3.1-pro-preview", "gemini-3.1-pro"),
     ("google/gemini-3.1-flash-lite-preview", "gemini-3-flash-lite"),
     ("gemini-3.5-flash", "gemini-3"),
     ("gemini-3.6-flash", "gemini-3"),

@@ -39,20 +39,13 @@ pub(crate) fn nearest(
     taken: &[String],
     profile: &Profile,
 ) -> Option<String> {
-    let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
-    if let Some(word) = find(wanted) {
+    if let Some(word) = taken.iter().find(|taken| taken.eq_ignore_ascii_case(wanted)) {
         return Some(word.clone());
     }
     if profile.name == "unknown" {
         return Some(wanted.to_owned());
     }
-    let rung = LADDER.iter().position(|word| *word == wanted);
-    let nearest = rung.and_then(|rung| {
-        // Whoever asks for a little thought does not ask for none.
-        let ladder = LADDER.iter().enumerate().filter(|(_, word)| **word != "none");
-        let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
-        fitting.min_by_key(|(at, _)| at.abs_diff(rung)).map(|(_, word)| word.clone())
-    });
+    let nearest = closest(wanted, taken).cloned();
     let message = match &nearest {
         Some(nearest) => {
             format!("{} does not take `{wanted}`; `{nearest}` was asked for", profile.name)
@@ -61,6 +54,16 @@ pub(crate) fn nearest(
     };
     draft.warn("reasoning.effort", message);
     nearest
+}
+
+/// The nearest of these words for an effort or level, whatever their case.
+pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t String> {
+    let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
+    let rung = LADDER.iter().position(|word| word.eq_ignore_ascii_case(wanted))?;
+    // Whoever asks for a little thought does not ask for none.
+    let ladder = LADDER.iter().enumerate().filter(|(_, word)| **word != "none");
+    let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
+    fitting.min_by_key(|(at, _)| at.abs_diff(rung)).map(|(_, word)| word)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ mod guess;
 mod prefix;
 mod repair;
 mod responses;
+#[cfg(test)]
+mod rule_checks;
 mod sealed;
 
 use bytes::Bytes;

@@ -26,6 +26,7 @@ pub struct Provider {
 /// How an endpoint writes reasoning on the `openai-chat` and `openai-responses` wires. Other wires have one way only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+#[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Dialect {
     /// Where an assistant message carries reasoning.
     pub channel: Channel,
@@ -39,6 +40,10 @@ pub struct Dialect {
     pub switch: Switch,
     /// Whether the Responses clone keeps what it answered, so that item ids resolve.
     pub stores: bool,
+    /// Whether the ids that it keeps pair reasoning with the item it led to, so that neither is taken without the other.
+    pub pairs: bool,
+    /// Whether nothing but their outputs may follow calls that were made at once.
+    pub calls_together: bool,
 }
 
 /// What ids of tool calls an endpoint takes.

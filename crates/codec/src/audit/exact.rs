@@ -4,12 +4,10 @@
 //! seal, then by its id, its text, and its place among its neighbours; what is left over on either side was altered,
 //! moved or lost. A reply of which nothing comes back belongs to another branch of the conversation, and is not missed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
-use throughline_core::{Body, Call, Item, Role, Target, Tree};
+use throughline_core::{Body, Call, Item, Role, Target, ThoughtKind, Tree};
 
 use crate::audit::compare::{Change, ChangeKind, Comparison, Issued};
 use crate::audit::{Prior, Transcript, prefix_of};
@@ -78,7 +76,9 @@ struct Search<'a, 'p> {
     /// Everything that was said by the model, in order, and whether it came back.
     given: Vec<Given<'p>>,
     /// The seals that earlier requests carried: they were taken then.
-    sent: HashMap<&'p [u8], ()>,
+    sent: HashSet<Vec<u8>>,
+    /// The seals that were issued.
+    issued: HashSet<Vec<u8>>,
     /// For each Item of the request, the number of what was issued.
     known: Vec<Option<usize>>,
     changes: Vec<Change<'p>>,
@@ -91,9 +91,11 @@ struct Search<'a, 'p> {
 impl<'a, 'p> Search<'a, 'p> {
     fn new(prior: &'p Prior, target: &'a Target, call: &'a Call, tree: &'a Tree) -> Self {
         let mut given = Vec::new();
-        let mut sent = HashMap::new();
+        let (mut sent, mut issued) = (HashSet::new(), HashSet::new());
         for (exchange, said) in prior.exchanges().iter().enumerate() {
             if let Some(reply) = &said.reply {
+                let seals = reply.items.iter().flat_map(|item| &item.seals);
+                issued.extend(seals.map(|seal| normal(seal.reveal_to_tenant())));
                 given.extend(reply.items.iter().enumerate().map(|(index, item)| Given {
                     exchange,
                     index,
@@ -104,7 +106,7 @@ impl<'a, 'p> Search<'a, 'p> {
             }
             let items = said.call.iter().flat_map(|call| &call.items);
             let seals = items.flat_map(|item| &item.seals);
-            sent.extend(seals.map(|seal| (&**seal.reveal_to_tenant(), ())));
+            sent.extend(seals.map(|seal| normal(seal.reveal_to_tenant())));
         }
         let is_users =
             |item: &Item| item.role == Role::User && !matches!(item.body, Body::Result(_));
@@ -113,20 +115,20 @@ impl<'a, 'p> Search<'a, 'p> {
         let latest = models.next().map(|item| item.place.message);
         let known = vec![None; call.items.len()];
         let (changes, matches) = (Vec::new(), Vec::new());
-        Self { target, call, tree, given, sent, known, changes, matches, current, latest }
+        Self { target, call, tree, given, sent, issued, known, changes, matches, current, latest }
     }
 
-    /// Finds what came back by its seals, bit for bit.
+    /// Finds what came back by its seals, in whichever base64 alphabet.
     fn match_seals(&mut self) {
-        let mut by_seal: HashMap<&'p [u8], Vec<usize>> = HashMap::new();
+        let mut by_seal: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
             for seal in &given.item.seals {
-                by_seal.entry(seal.reveal_to_tenant()).or_default().push(number);
+                by_seal.entry(normal(seal.reveal_to_tenant())).or_default().push(number);
             }
         }
         for (at, item) in self.call.items.iter().enumerate() {
             for (seal_number, seal) in item.seals.iter().enumerate() {
-                let Some(givers) = by_seal.get(&**seal.reveal_to_tenant()) else { continue };
+                let Some(givers) = by_seal.get(&normal(seal.reveal_to_tenant())) else { continue };
                 if self.known.get(at).is_some_and(Option::is_some) {
                     continue;
                 }
@@ -204,7 +206,7 @@ impl<'a, 'p> Search<'a, 'p> {
 
     /// Whether an earlier request carried one of its seals already.
     fn was_sent(&self, item: &Item) -> bool {
-        item.seals.iter().any(|seal| self.sent.contains_key(&**seal.reveal_to_tenant()))
+        item.seals.iter().any(|seal| self.sent.contains(&normal(seal.reveal_to_tenant())))
     }
 
     /// Says what happened to each thing that was found, and to each that was not.
@@ -242,13 +244,13 @@ impl<'a, 'p> Search<'a, 'p> {
                 continue;
             };
             let (was, is) = (seal.reveal_to_tenant(), other.reveal_to_tenant());
-            if was == is {
+            if normal(was) == normal(is) {
                 if let Err(why) = seal.open_for(self.target, None) {
                     self.report(ChangeKind::Foreign(why), Some(at), back, Some(issued));
+                } else if was != is {
+                    self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
                 }
-            } else if normal(was).is_some_and(|normalised| Some(normalised) == normal(is)) {
-                self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
-            } else if self.is_anothers(is, number) {
+            } else if self.is_anothers(is) {
                 self.report(ChangeKind::SealMoved, Some(at), back, Some(issued));
             } else {
                 let first = first_difference(was, is);
@@ -258,11 +260,23 @@ impl<'a, 'p> Search<'a, 'p> {
         if counts(given_item) {
             self.judge_content(at, given_item, item, issued);
         }
+        // More seals than were issued with it: those of another part were reported as such.
+        for (number, seal) in item.seals.iter().enumerate().skip(given_item.seals.len()) {
+            self.judge_unknown(at, number, seal.reveal_to_tenant());
+        }
+    }
+
+    /// Reports a seal that nobody issued, and no earlier request carried.
+    fn judge_unknown(&mut self, at: usize, number: usize, seal: &[u8]) {
+        let seal = normal(seal);
+        if !self.sent.contains(&seal) && !self.issued.contains(&seal) {
+            self.report(ChangeKind::Unissued, Some(at), Some(number), None);
+        }
     }
 
     /// Whether what the seal stands for is still what it was issued with.
     fn judge_content(&mut self, at: usize, was: &Item, is: &Item, issued: Issued<'p>) {
-        if !is_same_kind(was, is) {
+        if !is_same_kind(was, is) || self.is_on_another(was, is) {
             self.report(ChangeKind::SealMoved, Some(at), None, Some(issued));
             return;
         }
@@ -287,6 +301,26 @@ impl<'a, 'p> Search<'a, 'p> {
         self.report(kind, Some(at), None, Some(issued));
     }
 
+    /// Whether what a seal was issued with is one thing, and what carries it now another: a thought of another id, or a call
+    /// that was made beside it.
+    fn is_on_another(&self, was: &Item, is: &Item) -> bool {
+        let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
+        match &is.body {
+            Body::Thought(_) => id(was).zip(id(is)).is_some_and(|(was, is)| was != is),
+            Body::Call(_) => {
+                !is_same_part(was, is)
+                    && self.given.iter().any(|given| is_same_part(given.item, is))
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => false,
+        }
+    }
+
     /// Judges a part that nothing issued was found to be.
     fn judge_stranger(&mut self, at: usize) {
         let Some(item) = self.call.items.get(at) else { return };
@@ -307,12 +341,7 @@ impl<'a, 'p> Search<'a, 'p> {
             return;
         }
         for (number, seal) in item.seals.iter().enumerate() {
-            let is_reported = self.changes.iter().any(|change| {
-                change.kind == ChangeKind::Duplicated && change.part == self.place(at)
-            });
-            if !self.sent.contains_key(&**seal.reveal_to_tenant()) && !is_reported {
-                self.report(ChangeKind::Unissued, Some(at), Some(number), None);
-            }
+            self.judge_unknown(at, number, seal.reveal_to_tenant());
         }
     }
 
@@ -376,7 +405,7 @@ impl<'a, 'p> Search<'a, 'p> {
 
     /// Reports what did not come back although others of its Reply did.
     fn judge_lost(&mut self) {
-        let mut lost = Vec::new();
+        let mut gone = Vec::new();
         for given in &self.given {
             if given.found.is_some() || !given.counts() {
                 continue;
@@ -384,10 +413,10 @@ impl<'a, 'p> Search<'a, 'p> {
             let siblings = self.given.iter().filter(|other| other.exchange == given.exchange);
             let last = siblings.filter_map(|other| other.found).max();
             if let Some(last) = last {
-                lost.push((last, given.issued((!given.item.seals.is_empty()).then_some(0))));
+                gone.push((last, given.issued((!given.item.seals.is_empty()).then_some(0))));
             }
         }
-        for (near, issued) in lost {
+        for (near, issued) in gone {
             let (is_current, is_latest) = self.standing(near);
             self.changes.push(Change {
                 kind: ChangeKind::PartDropped,
@@ -401,11 +430,8 @@ impl<'a, 'p> Search<'a, 'p> {
     }
 
     /// Whether a seal was issued, on another part than the one it is expected on.
-    fn is_anothers(&self, seal: &[u8], number: usize) -> bool {
-        let others = self.given.iter().enumerate().filter(|(other, _)| *other != number);
-        others
-            .flat_map(|(_, given)| &given.item.seals)
-            .any(|other| **other.reveal_to_tenant() == *seal)
+    fn is_anothers(&self, seal: &[u8]) -> bool {
+        self.issued.contains(&normal(seal))
     }
 
     fn report(
@@ -457,8 +483,24 @@ fn is_same_id(was: &Item, is: &Item) -> bool {
         | Body::Unknown => None,
     };
     is_same_kind(was, is)
+        && thought_kind(was) == thought_kind(is)
         && (id(was).is_some() && id(was) == id(is)
             || call_id(was).is_some() && call_id(was) == call_id(is))
+}
+
+/// What kind of thought it is: a summary and the blob behind it may share one id.
+fn thought_kind(item: &Item) -> Option<ThoughtKind> {
+    match &item.body {
+        Body::Thought(thought) => Some(thought.kind),
+        Body::Text(_)
+        | Body::Media(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    }
 }
 
 /// Whether both say the same.
@@ -469,9 +511,12 @@ fn is_same_part(was: &Item, is: &Item) -> bool {
             was.content == is.content && !was.content.is_empty()
         }
         (Body::Call(was), Body::Call(is)) => {
+            // A wire that names no calls leaves it to the client to do so.
             was.name == is.name
-                && was.wire_id == is.wire_id
-                && (was.wire_id.is_some() || was.args.says_the_same_as(&is.args))
+                && match (&was.wire_id, &is.wire_id) {
+                    (Some(was), Some(is)) => was == is,
+                    (Some(_) | None, _) => was.args.says_the_same_as(&is.args),
+                }
         }
         (Body::Hosted(was), Body::Hosted(is)) => was == is,
         (Body::Compaction, Body::Compaction) => true,
@@ -504,18 +549,16 @@ fn first_difference(was: &[u8], is: &[u8]) -> usize {
     was.iter().zip(is).take_while(|(was, is)| was == is).count()
 }
 
-/// The bytes that a base64 text stands for, in either alphabet and with or without padding.
-fn normal(text: &[u8]) -> Option<Vec<u8>> {
-    let text: Vec<u8> = text
-        .iter()
-        .filter(|byte| !matches!(byte, b'='))
+/// A base64 text in one alphabet and without padding: two that are equal then stand for the same bytes.
+fn normal(text: &[u8]) -> Vec<u8> {
+    let unpadded = text.iter().filter(|byte| !matches!(byte, b'='));
+    unpadded
         .map(|byte| match byte {
             b'-' => b'+',
             b'_' => b'/',
             other => *other,
         })
-        .collect();
-    STANDARD_NO_PAD.decode(text).ok()
+        .collect()
 }
 
 #[cfg(test)]

@@ -119,8 +119,9 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
         let is_removed = here.clone().any(|edit| matches!(edit, Edit::Remove(_)));
         for edit in here.clone() {
             if let Edit::InsertBefore(_, new) = edit {
-                new.iter()
-                    .for_each(|value| list.push(lead, |out| out.extend_from_slice(value.bytes())));
+                for value in new {
+                    list.push(lead, |out| out.extend_from_slice(value.bytes()));
+                }
             }
         }
         if !is_removed {
@@ -128,8 +129,9 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
         }
         for edit in here {
             if let Edit::InsertAfter(_, new) = edit {
-                new.iter()
-                    .for_each(|value| list.push(lead, |out| out.extend_from_slice(value.bytes())));
+                for value in new {
+                    list.push(lead, |out| out.extend_from_slice(value.bytes()));
+                }
             }
         }
         list.copied = place.end;

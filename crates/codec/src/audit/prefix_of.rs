@@ -53,9 +53,14 @@ pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Rang
     })
 }
 
+/// The member of that name; one inside others is named with dots.
+fn member<'t>(body: Node<'t>, name: &str) -> Option<Node<'t>> {
+    name.split('.').try_fold(body, Node::present)
+}
+
 /// The elements of a member: those of a list, or the value itself.
 fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
-    match body.present(name) {
+    match member(body, name) {
         Some(list) if list.is_array() => list.elements().collect(),
         Some(value) => vec![value],
         None => Vec::new(),
@@ -65,19 +70,30 @@ fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
 /// The name and the present place of the first element that `before` has and `now` has not, or has differently. The
 /// conversation may have grown since; system prompt and tools may not.
 fn differs(name: &str, before: Node<'_>, now: Node<'_>) -> Option<(String, Option<Range<usize>>)> {
-    let is_list = before.present(name).or(now.present(name)).is_some_and(Node::is_array);
+    if let (Some(was), Some(is)) = (member(before, name), member(now, name))
+        && meaning(was) == meaning(is)
+    {
+        return None;
+    }
+    let is_list = member(before, name).or(member(now, name)).is_some_and(Node::is_array);
     let (was, is) = (elements(before, name), elements(now, name));
     let may_grow = matches!(name, "messages" | "contents" | "input");
     let element = |index: usize| if is_list { format!("{name}.{index}") } else { name.to_owned() };
     for (index, was) in was.iter().enumerate() {
         match is.get(index) {
-            Some(is) if digest(*was) == digest(*is) => {}
+            Some(is) if meaning(*was) == meaning(*is) => {}
             Some(is) => return Some((element(index), Some(is.range()))),
             None => return Some((element(index), None)),
         }
     }
     let added = is.get(was.len()).filter(|_| !may_grow)?;
     Some((element(was.len()), Some(added.range())))
+}
+
+fn meaning(node: Node<'_>) -> [u8; 32] {
+    let mut prefix = Prefix::of_meaning();
+    prefix.absorb("", &node.json());
+    prefix.digest()
 }
 
 fn digest(node: Node<'_>) -> [u8; 32] {

@@ -82,7 +82,10 @@ impl Prior {
         events.extend(decoder.finish()?);
         for event in events {
             match event {
-                Event::Ended(reply) => self.answer(asked.clone(), *reply),
+                Event::Ended(reply) => {
+                    self.answer(asked, *reply);
+                    return Ok(());
+                }
                 Event::Failed(failure) => return Err(CodecError::Provider(Box::new(failure))),
                 Event::Began { .. }
                 | Event::Opened { .. }

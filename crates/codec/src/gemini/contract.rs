@@ -1,6 +1,28 @@
-//! What `generateContent` refuses, as far as writing a request must heed it.
+//! What `generateContent` refuses, rule by rule; and what of it writing a request must heed.
+//!
+//! `rules.rs` says what each rule is. The request is looked at once (`view.rs`); then each of the other rooms looks for its own
+//! rules: signatures, calls and their answers, and how to think.
+
+mod answers;
+mod rules;
+mod signatures;
+mod thinking;
+mod view;
 
 use throughline_core::{Budget, Item, Profile, Side, Target, Wire};
+
+pub(super) use crate::gemini::contract::rules::RULES;
+use crate::gemini::contract::view::View;
+use crate::{Case, Findings};
+
+/// Reports what the provider would refuse in a request.
+pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
+    let view = View::of(case);
+    let reported = signatures::look(case, &view, findings);
+    signatures::compare(case, &view, &reported, findings);
+    answers::look(&view, findings);
+    thinking::look(case, &view, findings);
+}
 
 /// Whether the model refuses a step whose first call is unsigned, and what is then written in place of a signature:
 /// "Function call is missing a `thought_signature` in functionCall parts."

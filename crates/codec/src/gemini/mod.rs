@@ -15,6 +15,8 @@
 
 mod arguments;
 mod contract;
+#[cfg(test)]
+mod contract_tests;
 mod decode;
 mod encode;
 mod path;
@@ -29,7 +31,9 @@ use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Wire};
 
 use crate::frame::Framing;
-use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
+use crate::{
+    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+};
 
 /// Google's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,5 +82,21 @@ impl Codec for Gemini {
 
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(stream::write::ChunkEncoder::default())
+    }
+
+    fn rules(&self) -> &'static [&'static Rule] {
+        contract::RULES
+    }
+
+    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+        contract::inspect(case, findings);
+    }
+
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Brackets
+    }
+
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &["systemInstruction", "system_instruction", "tools", "contents"]
     }
 }

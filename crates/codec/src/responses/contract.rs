@@ -1,6 +1,35 @@
-//! What the Responses API refuses, as far as writing a request must heed it.
+//! What the Responses API refuses, rule by rule; and what of it writing a request must heed.
+//!
+//! `rules.rs` says what each rule is. The request is looked at once (`view.rs`), beside what was said before (`past.rs`); then
+//! each of the other rooms looks for its own rules: pairs of ids, calls and outputs, settings, and the reasoning itself.
+
+mod calls;
+mod pairing;
+mod past;
+mod rules;
+mod seals;
+mod settings;
+mod view;
 
 use throughline_core::{Choice, ForcedTools, Profile};
+
+use crate::responses::contract::past::Past;
+pub(super) use crate::responses::contract::rules::RULES;
+use crate::responses::contract::view::View;
+use crate::{Case, Findings};
+
+/// Reports what the provider would refuse in a request.
+pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
+    let view = View::of(case);
+    let past = (!case.prior().is_empty()).then(|| Past::of(case));
+    seals::look(case, &view, past.as_ref(), findings);
+    pairing::look(&view, past.as_ref(), findings);
+    calls::look(case, &view, past.as_ref(), findings);
+    settings::look(case, &view, past.as_ref(), findings);
+    if let Some(past) = &past {
+        seals::compare(case, &view, past, findings);
+    }
+}
 
 /// The smallest `max_output_tokens`.
 pub(super) const LEAST_OUTPUT: u64 = 16;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Envelope, Failure, Hosted, Item, ItemId, Json, Label, Media, Name, Native, Node,
-    Origin, Outcome, Part, Place, ReasoningFormat, Reply, Request, Role, Side, Thought,
-    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
+    Origin, Outcome, Part, Place, Reply, Request, Role, Side, Thought, ThoughtKind, ToolCall,
+    ToolResult, Tree, Wire, json,
 };
 
 use crate::calls::Calls;
@@ -245,7 +245,8 @@ impl Reader {
     }
 }
 
-fn role(kind: Kind, element: Node<'_>) -> Role {
+/// Who says an element.
+pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
     let said = match element.text_of("role").as_deref() {
         Some("assistant") => Some(Role::Assistant),
         Some("system") => Some(Role::System),
@@ -287,12 +288,7 @@ fn thought(element: Node<'_>, origin: &Origin) -> Thought {
         (true, false) => (summary, ThoughtKind::Summary),
         (true, true) => (summary, ThoughtKind::Encrypted),
     };
-    let format = match &*origin.provider {
-        "azure" => ReasoningFormat::AzureOpenAiResponsesV1,
-        "xai" => ReasoningFormat::XaiResponsesV1,
-        _ => ReasoningFormat::OpenAiResponsesV1,
-    };
-    Thought::issued(text, kind, format)
+    Thought::issued(text, kind, wire::reasoning_format(&origin.provider))
 }
 
 fn hosted(kind: Kind, element: Node<'_>) -> Hosted {

@@ -15,6 +15,8 @@
 //!   `namespace` and `caller` go back, and `summary` must be there even when it is empty.
 
 mod contract;
+#[cfg(test)]
+mod contract_tests;
 mod decode;
 mod encode;
 #[cfg(test)]
@@ -31,7 +33,9 @@ use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
-use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
+use crate::{
+    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+};
 
 /// OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,5 +84,21 @@ impl Codec for OpenAiResponses {
 
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(stream::ResponseEncoder::default())
+    }
+
+    fn rules(&self) -> &'static [&'static Rule] {
+        contract::RULES
+    }
+
+    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+        contract::inspect(case, findings);
+    }
+
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Brackets
+    }
+
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &["instructions", "tools", "input"]
     }
 }

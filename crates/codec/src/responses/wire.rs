@@ -1,7 +1,7 @@
 //! The Responses API's own words: kinds of elements, statuses, usage, which fields hold Seals, and what of a response's
 //! element a request takes.
 
-use throughline_core::{Json, Label, Name, Node, Stop, Usage, json};
+use throughline_core::{Json, Label, Name, Node, ReasoningFormat, Stop, Usage, json};
 
 use crate::Document;
 
@@ -75,6 +75,15 @@ impl Kind {
     /// Whether it may hold Seals at all.
     pub(super) fn holds_seals(self) -> bool {
         !matches!(self, Self::Call | Self::CustomCall | Self::Result | Self::CustomResult)
+    }
+}
+
+/// Whose shape the reasoning of that provider has.
+pub(super) fn reasoning_format(provider: &str) -> ReasoningFormat {
+    match provider {
+        "azure" => ReasoningFormat::AzureOpenAiResponsesV1,
+        "xai" => ReasoningFormat::XaiResponsesV1,
+        _ => ReasoningFormat::OpenAiResponsesV1,
     }
 }
 

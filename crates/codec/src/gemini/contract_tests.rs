@@ -1,0 +1,238 @@
+//! What the rules find, and what they leave alone.
+
+use crate::Severity::{Degrade, Note, Refuse};
+use crate::rule_checks::{audited, broken, check_examples, prior, request, target};
+use crate::{Gemini, Prior, Reach, Severity, Transcript, Verdict, repair};
+
+const ASKED: &str = r#"{"contents":[{"role":"user","parts":[{"text":"Weather in Paris?"}]}]}"#;
+const ANSWERED: &str = r#"{"candidates":[{"content":{"role":"model","parts":[
+    {"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"Eu+KAc/xzXzr"}
+]},"finishReason":"STOP"}],"responseId":"r1"}"#;
+
+/// A conversation in which the model's call has these members besides.
+fn continued(signature: &str) -> String {
+    format!(
+        r#"{{"contents":[{{"role":"user","parts":[{{"text":"Weather in Paris?"}}]}},
+        {{"role":"model","parts":[{{"functionCall":{{"name":"weather","args":{{"city":"Paris"}}}}{signature}}}]}},
+        {{"role":"user","parts":[{{"functionResponse":{{"name":"weather","response":{{"output":"sunny"}}}}}}]}}]}}"#
+    )
+}
+
+/// What is found in a request to that model, with these exchanges before it.
+fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
+    let to = target("gemini", model);
+    broken(&audited(&Gemini, &to, &prior(&Gemini, &to, documents), body))
+}
+
+#[test]
+fn each_rule_finds_its_example_and_takes_the_mended_one() {
+    check_examples(&Gemini);
+}
+
+#[test]
+fn class_a_a_dropped_signature_is_refused_by_gemini_3_only() {
+    let body = continued("");
+    let refused = [("gemini/first-call-needs-signature", Refuse)];
+    assert_eq!(found("gemini-3-flash-preview", &[], &body), refused);
+    assert_eq!(
+        found("gemini-3-pro-preview", &[], &continued(r#","thoughtSignature":"""#)),
+        refused
+    );
+    for model in
+        ["gemini-2.5-flash", "gemini-3-pro-image-preview", "gemini-flash-latest", "mystery"]
+    {
+        assert_eq!(found(model, &[], &body), [], "{model}");
+    }
+    let lost = [("gemini/signature-dropped", Degrade)];
+    assert_eq!(found("gemini-2.5-flash", &[ASKED, ANSWERED], &body), lost);
+}
+
+#[test]
+fn class_b_a_signature_that_storage_cut_is_corrupted() {
+    let cut = continued(r#","thoughtSignature":"Eu+KAc/x""#);
+    let expected = [("gemini/signature-corrupted", Refuse)];
+    assert_eq!(found("gemini-3-flash-preview", &[ASKED, ANSWERED], &cut), expected);
+    let word = continued(r#","thoughtSignature":"[REDACTED]""#);
+    assert_eq!(found("gemini-3-flash-preview", &[], &word), expected);
+}
+
+#[test]
+fn class_c_a_signature_of_another_endpoint_or_account_is_corrupted() {
+    let body = continued(r#","thoughtSignature":"Eu+KAc/xzXzr""#);
+    let (ours, vertex) =
+        (target("gemini", "gemini-3-flash-preview"), target("vertex", "gemini-3-flash-preview"));
+    let before = prior(&Gemini, &ours, &[ASKED, ANSWERED]);
+    let there = audited(&Gemini, &vertex, &before, &body);
+    assert_eq!(broken(&there), [("gemini/signature-corrupted", Refuse)]);
+    let catalog = crate::Catalog::builtin();
+    let other = catalog.target_for("gemini", "gemini-3-flash-preview", "other").unwrap();
+    let there = audited(&Gemini, &other, &before, &body);
+    assert_eq!(broken(&there), [("gemini/signature-corrupted", Refuse)]);
+    let asked = request(&Gemini, &vertex, &body);
+    let transcript = Transcript::of(&Gemini, &asked).after(&before);
+    let repaired = repair(&transcript, &vertex, Reach::Refused).unwrap();
+    let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(text.contains("skip_thought_signature_validator"), "{text}");
+    assert_eq!(repaired.audit.verdict(), Verdict::Degrade);
+}
+
+#[test]
+fn class_h_parallel_calls_in_contents_of_their_own_lack_signatures() {
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"Both?"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"a","args":{}},"thoughtSignature":"EuIKAcCxzXzr"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"b","args":{}}}]},
+        {"role":"user","parts":[{"functionResponse":{"name":"a","response":{}}},
+            {"functionResponse":{"name":"b","response":{}}}]}]}"#;
+    let expected = [("gemini/first-call-needs-signature", Refuse)];
+    assert_eq!(found("gemini-3-flash-preview", &[], body), expected);
+    let together = body.replace(
+        r#"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"b""#,
+        r#"},{"functionCall":{"name":"b""#,
+    );
+    assert_eq!(found("gemini-3-flash-preview", &[], &together), []);
+}
+
+#[test]
+fn only_the_turn_in_progress_must_be_signed() {
+    let later = continued("").replace(
+        "]}]}",
+        r#"]},{"role":"model","parts":[{"text":"Sunny."}]},{"role":"user","parts":[{"text":"Thanks."}]}]}"#,
+    );
+    assert_eq!(found("gemini-3-flash-preview", &[], &later), []);
+    let beside = continued("").replace(r#""sunny"}}}]"#, r#""sunny"}}},{"text":"Look at that."}]"#);
+    assert_eq!(found("gemini-3-flash-preview", &[], &beside), []);
+}
+
+#[test]
+fn the_other_base64_alphabet_and_snake_case_say_the_same() {
+    for signature in
+        [r#","thoughtSignature":"Eu-KAc_xzXzr""#, r#","thought_signature":"Eu+KAc/xzXzr""#]
+    {
+        let body = continued(signature);
+        assert_eq!(found("gemini-3-flash-preview", &[ASKED, ANSWERED], &body), [], "{signature}");
+    }
+}
+
+#[test]
+fn stand_ins_are_taken_plain_and_in_base64() {
+    for word in [
+        "skip_thought_signature_validator",
+        "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
+        "context_engineering_is_the_way_to_go",
+        "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
+    ] {
+        let body = continued(&format!(r#","thoughtSignature":"{word}""#));
+        let expected = [("gemini/stand-in-used", Degrade)];
+        assert_eq!(found("gemini-3-flash-preview", &[], &body), expected, "{word}");
+    }
+}
+
+#[test]
+fn a_signature_that_nobody_issued_is_refused_only_where_all_is_known() {
+    let body = continued(r#","thoughtSignature":"AAAAAAAA""#);
+    let only_asked = found("gemini-3-flash-preview", &[ASKED], &body);
+    assert_eq!(only_asked, [("gemini/signature-corrupted", Note)]);
+    let all = found("gemini-3-flash-preview", &[ASKED, ANSWERED], &body);
+    assert_eq!(all, [("gemini/signature-corrupted", Refuse)]);
+}
+
+#[test]
+fn levels_and_budgets_are_judged_by_the_models_row() {
+    let thinking = |config: &str| {
+        let contents = r#"[{"role":"user","parts":[{"text":"Hi."}]}]"#;
+        format!(r#"{{"contents":{contents},"generationConfig":{{"thinkingConfig":{config}}}}}"#)
+    };
+    let level = [("gemini/level-not-supported", Refuse)];
+    let budget = [("gemini/budget-out-of-range", Refuse)];
+    for (model, config, expected) in [
+        ("gemini-3-pro-preview", r#"{"thinkingLevel":"low"}"#, &[][..]),
+        ("gemini-3-pro-preview", r#"{"thinkingLevel":"MEDIUM"}"#, &level),
+        ("gemini-3.1-pro-preview", r#"{"thinkingLevel":"MEDIUM"}"#, &[]),
+        ("gemini-3.1-pro-preview", r#"{"thinkingLevel":"MINIMAL"}"#, &level),
+        ("gemini-2.5-flash", r#"{"thinkingLevel":"LOW"}"#, &level),
+        ("mystery", r#"{"thinkingLevel":"LOW"}"#, &[]),
+        ("gemini-2.5-flash", r#"{"thinkingBudget":0}"#, &[]),
+        ("gemini-2.5-flash", r#"{"thinkingBudget":-1}"#, &[]),
+        ("gemini-2.5-flash", r#"{"thinking_budget":24577}"#, &budget),
+        ("gemini-2.5-pro", r#"{"thinkingBudget":0,"includeThoughts":true}"#, &budget),
+        ("gemini-2.5-pro", r#"{"thinkingBudget":-1}"#, &[("gemini/budget-out-of-range", Note)]),
+        ("gemini-3-flash-preview", r#"{"thinkingBudget":8192}"#, &[]),
+        ("gemini-2.5-flash", r#"{"thinkingBudget":8192,"includeThoughts":true}"#, &[]),
+    ] {
+        assert_eq!(found(model, &[], &thinking(config)), expected, "{model} {config}");
+    }
+}
+
+#[test]
+fn a_level_becomes_a_budget_where_the_model_takes_those() {
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"Hi."}]}],"generationConfig":{"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"LOW"}}}"#;
+    let to = target("gemini", "gemini-2.5-flash");
+    let asked = request(&Gemini, &to, body);
+    let repaired = repair(&Transcript::of(&Gemini, &asked), &to, Reach::Refused).unwrap();
+    let expected = body.replace(r#""thinkingLevel":"LOW""#, r#""thinkingBudget":2048"#);
+    assert_eq!(String::from_utf8(repaired.request.body.to_vec()).unwrap(), expected);
+}
+
+#[test]
+fn answers_are_counted_against_the_calls_of_the_whole_step() {
+    let contents = |parts: &str| {
+        format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":"Go."}}]}},{parts}]}}"#)
+    };
+    let call = |id: &str| format!(r#"{{"functionCall":{{"id":"{id}","name":"f","args":{{}}}}}}"#);
+    let answer =
+        |id: &str| format!(r#"{{"functionResponse":{{"id":"{id}","name":"f","response":{{}}}}}}"#);
+    let model = |parts: String| format!(r#"{{"role":"model","parts":[{parts}]}}"#);
+    let user = |parts: String| format!(r#"{{"role":"user","parts":[{parts}]}}"#);
+    let unequal = [("gemini/answers-do-not-match", Refuse)];
+    let (a, b) = (call("a"), call("b"));
+    for (parts, expected) in [
+        (format!("{},{}", model(a.clone()), user(answer("a"))), &[][..]),
+        (
+            format!(
+                "{},{},{}",
+                model(a.clone()),
+                model(b.clone()),
+                user(answer("a") + "," + &answer("b"))
+            ),
+            &[],
+        ),
+        (format!("{},{},{}", model(format!("{a},{b}")), user(answer("a")), user(answer("b"))), &[]),
+        (
+            format!(
+                "{},{}",
+                model(a.clone()),
+                user(format!(r#"{},{{"text":"See?"}}"#, answer("a")))
+            ),
+            &[],
+        ),
+        (model(a.clone()), &[]),
+        (format!("{},{}", model(format!("{a},{b}")), user(answer("b"))), &unequal),
+        (format!("{},{}", model(a.clone()), user(r#"{"text":"Never mind."}"#.into())), &unequal),
+        (format!("{},{}", model(r#"{"text":"Hm."}"#.into()), user(answer("a"))), &unequal),
+    ] {
+        assert_eq!(found("gemini-2.5-flash", &[], &contents(&parts)), expected, "{parts}");
+    }
+}
+
+#[test]
+fn what_is_accepted_is_not_repaired() {
+    let to = target("gemini", "gemini-3-flash-preview");
+    let asked = request(&Gemini, &to, &continued(r#","thoughtSignature":"Eu-KAc_xzXzr""#));
+    let before = prior(&Gemini, &to, &[ASKED, ANSWERED]);
+    for before in [&Prior::new(), &before] {
+        let transcript = Transcript::of(&Gemini, &asked).after(before);
+        assert_eq!(repair(&transcript, &to, Reach::Refused).unwrap().request, asked);
+    }
+}
+
+#[test]
+fn reasoning_is_counted() {
+    let to = target("gemini", "gemini-3-flash-preview");
+    let body = continued(r#","thoughtSignature":"Eu+KAc/xzXzr""#).replace(
+        r#""parts":[{"functionCall""#,
+        r#""parts":[{"text":"Hm.","thought":true},{"functionCall""#,
+    );
+    let summary = audited(&Gemini, &to, &Prior::new(), &body).summary;
+    assert_eq!((summary.items, summary.signed), (2, 1));
+}

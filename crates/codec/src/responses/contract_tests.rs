@@ -1,0 +1,281 @@
+//! What the rules find, and what they leave alone.
+
+use throughline_core::ReasoningFormat;
+
+use crate::Severity::{Degrade, Note, Refuse};
+use crate::rule_checks::{audited, broken, check_examples, prior, request, target};
+use crate::{Catalog, OpenAiResponses, Prior, Reach, Severity, Transcript, Verdict, repair};
+
+const ASKED: &str = r#"{"model":"gpt-5","input":[{"role":"user","content":"Weather?"}]}"#;
+const ANSWERED: &str = r#"{"id":"resp_1","object":"response","model":"gpt-5","status":"completed","output":[
+    {"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAAABoxC3jL8rE"},
+    {"type":"function_call","id":"fc_1","call_id":"call_1","name":"weather","arguments":"{}","status":"completed"},
+    {"type":"function_call","id":"fc_2","call_id":"call_2","name":"weather","arguments":"{}","status":"completed"}]}"#;
+
+const REASONING: &str =
+    r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAAABoxC3jL8rE"}"#;
+const CALL: &str =
+    r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"weather","arguments":"{}"}"#;
+const SECOND: &str =
+    r#"{"type":"function_call","id":"fc_2","call_id":"call_2","name":"weather","arguments":"{}"}"#;
+const OUTPUTS: &str = r#"{"type":"function_call_output","call_id":"call_1","output":"sun"},
+    {"type":"function_call_output","call_id":"call_2","output":"rain"}"#;
+
+fn input(elements: &[&str]) -> String {
+    format!(
+        r#"{{"model":"gpt-5","input":[{{"role":"user","content":"Weather?"}},{}]}}"#,
+        elements.join(",")
+    )
+}
+
+fn unstored(body: &str) -> String {
+    body.replacen('{', r#"{"store":false,"#, 1)
+}
+
+fn without_ids(body: &str) -> String {
+    ["rs_1", "fc_1", "fc_2"]
+        .iter()
+        .fold(body.to_owned(), |body, id| body.replace(&format!(r#""id":"{id}","#), ""))
+}
+
+/// What is found in a request to that model of OpenAI's, with these exchanges before it.
+fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
+    let to = target("openai", model);
+    broken(&audited(&OpenAiResponses, &to, &prior(&OpenAiResponses, &to, documents), body))
+}
+
+/// The request after repair, which must be content with it.
+fn mended(documents: &[&str], body: &str) -> String {
+    let to = target("openai", "gpt-5");
+    let asked = request(&OpenAiResponses, &to, body);
+    let before = prior(&OpenAiResponses, &to, documents);
+    let transcript = Transcript::of(&OpenAiResponses, &asked).after(&before);
+    let repaired = repair(&transcript, &to, Reach::Refused).unwrap();
+    assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{repaired:#?}");
+    String::from_utf8(repaired.request.body.to_vec()).unwrap()
+}
+
+#[test]
+fn each_rule_finds_its_example_and_takes_the_mended_one() {
+    check_examples(&OpenAiResponses);
+}
+
+#[test]
+fn what_came_back_whole_is_taken() {
+    let whole = input(&[REASONING, CALL, SECOND, OUTPUTS]);
+    let by_id = whole.replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
+    for body in [&whole, &by_id, &unstored(&whole), &unstored(&without_ids(&whole))] {
+        assert_eq!(found("gpt-5", &[], body), [], "{body}");
+        if body != &unstored(&whole) {
+            assert_eq!(found("gpt-5", &[ASKED, ANSWERED], body), [], "{body}");
+        }
+    }
+}
+
+#[test]
+fn class_j_a_pair_is_broken_from_either_side() {
+    let behind = [("openai/reasoning-without-following-item", Refuse)];
+    let before = [("openai/item-without-its-reasoning", Refuse)];
+    let plain = r#"{"type":"function_call","call_id":"call_1","name":"weather","arguments":"{}"}"#;
+    for (elements, alone, known) in [
+        (&[REASONING, plain, SECOND, OUTPUTS][..], &behind[..], &behind[..]),
+        (&[CALL, SECOND, OUTPUTS], &[], &before),
+        (&[REASONING], &behind, &behind),
+    ] {
+        let body = input(elements);
+        assert_eq!(found("gpt-5", &[], &body), alone, "{body}");
+        assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), known, "{body}");
+        let body = unstored(&body);
+        assert!(found("gpt-5", &[], &body).iter().all(|(_, grave)| *grave < Refuse), "{body}");
+    }
+    let healed = mended(&[ASKED, ANSWERED], &input(&[REASONING, plain, SECOND, OUTPUTS]));
+    assert!(healed.contains("fc_1") && healed.contains("rs_1"), "{healed}");
+}
+
+#[test]
+fn another_item_than_the_stored_one_does_not_follow() {
+    let body = input(&[REASONING, SECOND, CALL, OUTPUTS]);
+    assert_eq!(found("gpt-5", &[], &body), []);
+    let expected = [("openai/reasoning-without-following-item", Refuse)];
+    assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), expected);
+}
+
+#[test]
+fn reasoning_may_stand_between() {
+    let second = REASONING.replace("rs_1", "rs_0");
+    assert_eq!(found("gpt-5", &[], &input(&[&second, REASONING, CALL, SECOND, OUTPUTS])), []);
+}
+
+#[test]
+fn class_d_trimming_that_splits_a_pair_is_mended_by_dropping_the_ids() {
+    let body =
+        input(&[SECOND, r#"{"type":"function_call_output","call_id":"call_2","output":"rain"}"#]);
+    let expected = [("openai/item-without-its-reasoning", Refuse)];
+    assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), expected);
+    let healed = mended(&[ASKED, ANSWERED], &body);
+    assert!(!healed.contains("fc_2") && healed.contains("call_2"), "{healed}");
+}
+
+#[test]
+fn clones_pair_nothing() {
+    let body = input(&[REASONING, r#"{"role":"assistant","content":"Sunny."}"#]);
+    for (provider, model) in [("xai", "grok-4.3"), ("deepseek-responses", "deepseek-v4-flash")] {
+        let to = target(provider, model);
+        let audit = audited(&OpenAiResponses, &to, &Prior::new(), &body);
+        assert_eq!(broken(&audit), [], "{provider}");
+    }
+}
+
+#[test]
+fn class_c_content_of_another_account_or_endpoint_is_invalid() {
+    let body = input(&[REASONING, CALL, SECOND, OUTPUTS]);
+    let ours = target("openai", "gpt-5");
+    let before = prior(&OpenAiResponses, &ours, &[ASKED, ANSWERED]);
+    let other = Catalog::builtin().target_for("openai", "gpt-5", "other").unwrap();
+    for to in [target("azure", "gpt-5"), other] {
+        let audit = audited(&OpenAiResponses, &to, &before, &body);
+        assert_eq!(broken(&audit), [("openai/encrypted-content-invalid", Refuse)]);
+        let asked = request(&OpenAiResponses, &to, &body);
+        let transcript = Transcript::of(&OpenAiResponses, &asked).after(&before);
+        let repaired = repair(&transcript, &to, Reach::Refused).unwrap();
+        let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+        assert!(!text.contains("rs_1") && !text.contains("fc_1"), "{text}");
+        assert_ne!(repaired.audit.verdict(), Verdict::Refuse);
+    }
+}
+
+#[test]
+fn class_b_content_that_storage_changed_is_invalid() {
+    let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
+    let invalid = [("openai/encrypted-content-invalid", Refuse)];
+    for changed in ["gAAAAABoxC3j", "gAAAAABoxC3jL8rF", ""] {
+        let body = whole.replace("gAAAAABoxC3jL8rE", changed);
+        assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), invalid, "{changed}");
+        assert!(mended(&[ASKED, ANSWERED], &body).contains("call_1"));
+    }
+    for unreadable in ["", "<redacted>"] {
+        let body = whole.replace("gAAAAABoxC3jL8rE", unreadable);
+        assert_eq!(found("gpt-5", &[], &body), invalid, "{unreadable}");
+        assert_eq!(found("mystery", &[], &body), [], "{unreadable}");
+    }
+}
+
+#[test]
+fn content_that_nobody_issued_is_refused_only_where_all_is_known() {
+    let stranger = r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAAAABzzzzz"}"#;
+    let body = unstored(&input(&[stranger, r#"{"role":"assistant","content":"Hm."}"#]));
+    let rule = "openai/encrypted-content-invalid";
+    assert_eq!(found("gpt-5", &[ASKED], &body), [(rule, Note)]);
+    let said = r#"{"id":"resp_0","object":"response","model":"gpt-5","status":"completed","output":[
+        {"type":"message","id":"msg_0","role":"assistant","content":[{"type":"output_text","text":"Hm."}]}]}"#;
+    assert_eq!(found("gpt-5", &[ASKED, said], &body), [(rule, Refuse)]);
+}
+
+#[test]
+fn an_id_alone_finds_only_what_was_kept() {
+    let by_id = input(&[REASONING, CALL, SECOND, OUTPUTS])
+        .replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
+    let kept_nothing = unstored(ASKED);
+    let rule = "openai/item-not-found";
+    assert_eq!(found("gpt-5", &[&kept_nothing, ANSWERED], &by_id), [(rule, Refuse)]);
+    assert!(mended(&[&kept_nothing, ANSWERED], &by_id).contains("gAAAAABoxC3jL8rE"));
+    assert_eq!(found("gpt-5", &[], &unstored(&by_id)), [(rule, Degrade)]);
+    let reference = input(&[r#"{"type":"item_reference","id":"rs_1"}"#, CALL, SECOND, OUTPUTS]);
+    assert_eq!(found("gpt-5", &[&kept_nothing, ANSWERED], &reference), [(rule, Refuse)]);
+    assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &reference), []);
+}
+
+#[test]
+fn calls_and_outputs_need_each_other_unless_the_provider_has_the_other_half() {
+    let output = r#"{"type":"function_call_output","call_id":"call_1","output":"sun"}"#;
+    let call = r#"{"type":"function_call","call_id":"call_1","name":"weather","arguments":"{}"}"#;
+    let unanswered = [("openai/tool-call-unanswered", Refuse)];
+    assert_eq!(found("gpt-5", &[], &input(&[output])), unanswered);
+    assert_eq!(found("gpt-5", &[], &input(&[call])), unanswered);
+    assert_eq!(found("gpt-5", &[], &input(&[call, output])), []);
+    assert_eq!(
+        found("gpt-5", &[], &input(&[r#"{"type":"item_reference","id":"fc_1"}"#, output])),
+        []
+    );
+    for member in [r#""previous_response_id":"resp_1","#, r#""conversation":"conv_1","#] {
+        let body = input(&[output]).replacen('{', &format!("{{{member}"), 1);
+        assert_eq!(found("gpt-5", &[], &body), [], "{member}");
+    }
+    let shell =
+        r#"{"type":"local_shell_call","call_id":"c","id":"s","action":{},"status":"completed"}"#;
+    assert_eq!(found("gpt-5", &[], &input(&[shell])), []);
+    let healed = mended(&[ASKED, ANSWERED], &input(&[output]));
+    assert!(healed.contains("rs_1") && healed.contains("fc_1"), "{healed}");
+}
+
+#[test]
+fn a_call_that_was_never_answered_goes_with_its_reasoning() {
+    let body = input(&[REASONING, CALL, r#"{"role":"user","content":"Stop."}"#]);
+    let healed = mended(&[], &body);
+    assert_eq!(healed, input(&[r#"{"role":"user","content":"Stop."}"#]));
+}
+
+#[test]
+fn efforts_and_sampling_are_judged_by_the_models_row() {
+    let effort = [("openai/effort-not-supported", Refuse)];
+    let sampling = [("openai/sampling-fixed", Refuse)];
+    for (model, members, expected) in [
+        ("gpt-5", r#""reasoning":{"effort":"minimal"}"#, &[][..]),
+        ("gpt-5", r#""reasoning":{"effort":"none"}"#, &effort),
+        ("gpt-5.2", r#""reasoning":{"effort":"minimal"}"#, &effort),
+        ("gpt-4.1", r#""reasoning":{"effort":"low"}"#, &effort),
+        ("mystery", r#""reasoning":{"effort":"ultra"}"#, &[]),
+        ("gpt-5", r#""temperature":0.2"#, &sampling),
+        ("gpt-5", r#""temperature":null"#, &[]),
+        ("gpt-5", r#""temperature":1"#, &[("openai/sampling-fixed", Note)]),
+        ("gpt-5.1", r#""temperature":0.2"#, &[]),
+        ("gpt-5.1", r#""temperature":0.2,"reasoning":{"effort":"low"}"#, &sampling),
+        ("gpt-4.1", r#""top_p":0.5"#, &[]),
+    ] {
+        let body = format!(r#"{{"model":"{model}","input":"Hi.",{members}}}"#);
+        assert_eq!(found(model, &[], &body), expected, "{model} {members}");
+    }
+}
+
+#[test]
+fn class_k_members_in_another_order_miss_the_cache() {
+    let before = r#"{"model":"gpt-5","input":[{"role":"user","content":"Weather?"}]}"#;
+    let body = r#"{"model":"gpt-5","input":[{"content":"Weather?","role":"user"},{"role":"user","content":"Hm?"}]}"#;
+    assert_eq!(found("gpt-5", &[before], body), [("openai/cache-prefix-broken", Degrade)]);
+    let spaced = body.replace(
+        r#"{"content":"Weather?","role":"user"}"#,
+        r#"{ "role": "user", "content": "Weather?" }"#,
+    );
+    assert_eq!(found("gpt-5", &[before], &spaced), []);
+}
+
+#[test]
+fn deepseek_takes_reasoning_but_no_message_between_calls() {
+    let to = target("deepseek-responses", "deepseek-v4-flash");
+    let thought = r#"{"type":"reasoning","id":"a","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}],"encrypted_content":null}"#;
+    let body = input(&[thought, CALL, thought, SECOND, OUTPUTS]);
+    assert_eq!(broken(&audited(&OpenAiResponses, &to, &Prior::new(), &body)), []);
+    let said = r#"{"role":"assistant","content":"Hm."}"#;
+    let between =
+        audited(&OpenAiResponses, &to, &Prior::new(), &input(&[CALL, said, SECOND, OUTPUTS]));
+    assert_eq!(broken(&between), [("deepseek/calls-interrupted", Refuse)]);
+    assert_eq!(found("gpt-5", &[], &without_ids(&input(&[CALL, said, SECOND, OUTPUTS]))), []);
+}
+
+#[test]
+fn what_is_accepted_is_not_repaired() {
+    let body = input(&[REASONING, CALL, SECOND, OUTPUTS]);
+    assert_eq!(mended(&[ASKED, ANSWERED], &body), body);
+    assert_eq!(mended(&[], &body), body);
+}
+
+#[test]
+fn reasoning_is_counted() {
+    let to = target("azure", "gpt-5");
+    let bare = r#"{"type":"reasoning","id":"rs_9","summary":[]}"#;
+    let body = input(&[bare, REASONING, CALL, SECOND, OUTPUTS]);
+    let summary = audited(&OpenAiResponses, &to, &Prior::new(), &body).summary;
+    let formats: Vec<_> = summary.formats.iter().map(ReasoningFormat::as_str).collect();
+    assert_eq!((summary.items, summary.signed), (2, 1));
+    assert_eq!(formats, ["azure-openai-responses-v1"]);
+}
