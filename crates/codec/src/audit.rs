@@ -19,7 +19,7 @@ mod rule;
 use throughline_core::{ReasoningFormat, Request, Target, Tree, Wire};
 
 pub use crate::audit::case::{Case, Findings, PathStyle};
-pub use crate::audit::compare::{Change, ChangeKind, Comparison, Issued, PrefixChange};
+pub use crate::audit::compare::{Change, ChangeKind, Comparison, Issued, PrefixChange, Reordered};
 pub use crate::audit::mend::{Edit, Mend};
 pub(crate) use crate::audit::mend::{apply, compatible};
 pub use crate::audit::prior::{Exchange, Prior};

@@ -49,8 +49,8 @@ pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
 pub use crate::audit::{
     Audit, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding, Findings,
-    Issued, Mend, PathStyle, PrefixChange, Prior, Rule, Severity, Source, SourceKind, Summary,
-    Transcript, Verdict, audit,
+    Issued, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity, Source, SourceKind,
+    Summary, Transcript, Verdict, audit,
 };
 pub use crate::catalog::{Catalog, CatalogError};
 pub use crate::chat::OpenAiChat;

@@ -56,6 +56,8 @@ pub use crate::thought::{
 };
 pub use crate::view::{
     DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,
-    Message, MessageCall, MessageRole, RawThought, ReasoningItem, ReasoningMessage, ThinkingBlock,
-    ThinkingKind, parse_details, print_details, raw_thought_json,
+    Message, MessageCall, MessageRole, OpenRouterReasoningCodec, RawThought, ReasoningCodec,
+    ReasoningItem, ReasoningMessage, ReplayAudit, ReplayContract, ReplayTurn, ReplayViolation,
+    ThinkingBlock, ThinkingKind, Vendor, audit_replay, parse_details, print_details,
+    raw_thought_json,
 };

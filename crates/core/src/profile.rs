@@ -44,6 +44,12 @@ pub struct Dialect {
     pub pairs: bool,
     /// Whether nothing but their outputs may follow calls that were made at once.
     pub calls_together: bool,
+    /// Whether a router hands reasoning to the upstream unmended, so that the upstream's refusals are its own.
+    pub relays: bool,
+    /// Whether settings that the model does not take are refused. Others drop them, or have models of their own making.
+    pub checks_settings: bool,
+    /// Whether every tool call must be answered, and every answer belong to a call.
+    pub pairs_calls: bool,
 }
 
 /// What ids of tool calls an endpoint takes.
@@ -221,6 +227,23 @@ pub enum Contract {
     RequiredWithTools,
     /// In every request.
     AlwaysRequired,
+}
+
+impl Contract {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Contract::Stateless => "stateless",
+            Contract::RequiredWithTools => "required_with_tools",
+            Contract::AlwaysRequired => "always_required",
+        }
+    }
+}
+
+impl std::fmt::Display for Contract {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// What a family's seals are bound to, besides the endpoint that issued them.

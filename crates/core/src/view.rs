@@ -8,6 +8,7 @@ mod letta;
 mod message;
 mod message_items;
 mod raw_thought;
+mod replay_audit;
 
 pub use crate::view::details::{DetailMeta, ReasoningItem, parse_details, print_details};
 pub use crate::view::letta::{
@@ -15,3 +16,7 @@ pub use crate::view::letta::{
 };
 pub use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
 pub use crate::view::raw_thought::{InvalidThought, RawThought, raw_thought_json};
+pub use crate::view::replay_audit::{
+    OpenRouterReasoningCodec, ReasoningCodec, ReplayAudit, ReplayContract, ReplayTurn,
+    ReplayViolation, Vendor, audit_replay,
+};

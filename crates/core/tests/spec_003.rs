@@ -1,4 +1,5 @@
-//! Document 003, typed reasoning items: the three variants, the format discriminator, and where a handle attaches.
+//! Document 003, provider-agnostic reasoning replay: the three variants, the format discriminator, where a handle attaches,
+//! and when replay is required. One test for each of its sentences.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,8 +12,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use throughline_core::{
-    Body, CallId, DetailMeta, Item, Json, Opaque, Origin, Place, ReasoningFormat, ReasoningItem,
-    Role, Seal, Thought, ThoughtKind, ToolCall, Wire, parse_details, print_details,
+    Binding, Body, CallId, Contract, DetailMeta, Dialect, Item, Json, Name, Opaque,
+    OpenRouterReasoningCodec, Origin, Place, Profile, Provider, ReasoningCodec, ReasoningFormat,
+    ReasoningItem, ReplayAudit, ReplayContract, ReplayTurn, ReplayViolation, Role, Seal, Target,
+    Thought, ThoughtKind, ToolCall, Wire, audit_replay, parse_details, print_details,
 };
 
 fn json(text: &str) -> Json {
@@ -239,6 +242,314 @@ fn debug_output_never_shows_opaque_bytes() {
     let shown = format!("{items:?}");
     assert!(!shown.contains("c2ln") && !shown.contains("ZGF0YQ"), "{shown}");
     assert!(shown.contains("Opaque(8 B)"), "{shown}");
+}
+
+// ---- replay ---------------------------------------------------------------------------------------------------------
+
+fn signed(format: &str, signature: &str, index: u64) -> ReasoningItem {
+    parse(&format!(
+        r#"{{"type":"reasoning.text","text":"hm","signature":"{signature}","format":"{format}","index":{index}}}"#
+    ))
+}
+
+fn unsigned(format: &str, index: u64) -> ReasoningItem {
+    parse(&format!(
+        r#"{{"type":"reasoning.text","text":"hm","format":"{format}","index":{index}}}"#
+    ))
+}
+
+fn encrypted(format: &str, data: &str, id: &str) -> ReasoningItem {
+    parse(&format!(
+        r#"{{"type":"reasoning.encrypted","data":"{data}","format":"{format}","id":"{id}"}}"#
+    ))
+}
+
+fn summary(format: &str) -> ReasoningItem {
+    parse(&format!(r#"{{"type":"reasoning.summary","summary":"short","format":"{format}"}}"#))
+}
+
+const CLAUDE: &str = "anthropic-claude-v1";
+const GEMINI: &str = "google-gemini-v1";
+const GPT: &str = "openai-responses-v1";
+const GROK: &str = "xai-responses-v1";
+
+fn violations(items: &[ReasoningItem]) -> Vec<ReplayViolation> {
+    audit_replay(items, ReplayContract::RequiredWithTools, true).violations
+}
+
+/// "Captures provider-native reasoning content from one assistant turn and replays it on the next".
+#[test]
+fn what_one_turn_said_is_replayed_on_the_next() {
+    let codec = OpenRouterReasoningCodec;
+    let message = format!(
+        r#"{{"role":"assistant","content":null,"reasoning_details":[{TEXT},{ENCRYPTED}]}}"#
+    );
+    let response = json(&format!(r#"{{"choices":[{{"message":{message}}}]}}"#));
+    let items = codec.parse_response(&response);
+    assert_eq!(items, [parse(TEXT), parse(ENCRYPTED)]);
+    assert_eq!(codec.parse_response(&json(&message)), items);
+    let next = json(r#"{"role":"assistant","content":"hi","mood":1e2}"#);
+    assert_eq!(
+        codec.write_assistant(&next, &items).as_str(),
+        format!(
+            r#"{{"role":"assistant","content":"hi","mood":1e2,"reasoning_details":[{TEXT},{ENCRYPTED}]}}"#
+        )
+    );
+}
+
+/// A turn that thought nothing is left as it came; what stood there before is replaced, not doubled.
+#[test]
+fn the_codec_adds_nothing_and_doubles_nothing() {
+    let codec = OpenRouterReasoningCodec;
+    let message = json(&format!(r#"{{"role": "assistant", "reasoning_details": [{SUMMARY}]}}"#));
+    assert_eq!(codec.write_assistant(&message, &[]), message);
+    assert_eq!(
+        codec.write_assistant(&message, &[parse(TEXT)]).as_str(),
+        format!(r#"{{"role":"assistant","reasoning_details":[{TEXT}]}}"#)
+    );
+    assert_eq!(codec.parse_response(&json(r#"{"role":"assistant"}"#)), []);
+    assert_eq!(codec.parse_response(&json(r#"{"reasoning_details":null}"#)), []);
+}
+
+/// "Gemini binds `thoughtSignature` to a specific Part": the handle names its call, and a sibling's is no substitute.
+#[test]
+fn geminis_signature_belongs_to_its_own_call() {
+    let calls = [Name::from("call_1"), Name::from("call_2")];
+    let judge = |items: &[ReasoningItem]| {
+        ReplayTurn::of(items).calling(&calls).audit(Contract::RequiredWithTools, true).violations
+    };
+    assert_eq!(judge(&[encrypted(GEMINI, "c2ln", "call_1")]), []);
+    let missing = ReplayViolation::UnsignedCall { call: Name::from("call_1") };
+    for wrong in [encrypted(GEMINI, "c2ln", "call_2"), unsigned(GEMINI, 0)] {
+        assert_eq!(judge(&[wrong]), std::slice::from_ref(&missing));
+    }
+    let anonymous =
+        parse(r#"{"type":"reasoning.encrypted","data":"c2ln","format":"google-gemini-v1"}"#);
+    assert_eq!(judge(&[anonymous]), []);
+}
+
+/// "Anthropic binds `signature` to a thinking content block": every block has its own.
+#[test]
+fn anthropics_signature_belongs_to_its_own_block() {
+    assert_eq!(violations(&[signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1)]), []);
+    let unsigned_block =
+        ReplayViolation::Unsigned { item: 1, format: ReasoningFormat::AnthropicClaudeV1 };
+    assert_eq!(violations(&[signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1)]), [unsigned_block]);
+}
+
+/// "OpenAI/xAI carry `encrypted_content` on a separate reasoning input item": a summary needs no seal of its own.
+#[test]
+fn openais_handle_is_an_item_of_its_own() {
+    assert_eq!(violations(&[summary(GPT), encrypted(GPT, "Z0FB", "rs_1")]), []);
+    let formats = vec![ReasoningFormat::OpenAiResponsesV1];
+    let contract = ReplayContract::RequiredWithTools;
+    assert_eq!(
+        violations(&[summary(GPT)]),
+        [ReplayViolation::MissingSignaturesForStrictProvider { contract, formats }]
+    );
+}
+
+/// "whether replay is required (Gemini 3 always-with-tools".
+#[test]
+fn gemini_requires_replay_whenever_there_are_tools() {
+    let calls = [Name::from("call_1")];
+    let items = [encrypted(GEMINI, "", "call_1")];
+    assert_eq!(ReasoningFormat::GoogleGeminiV1.replay_contract(), Contract::RequiredWithTools);
+    for next_turn_carries_tools in [true, false] {
+        let turn = ReplayTurn::of(&items).calling(&calls);
+        let audit = turn.audit(Contract::RequiredWithTools, next_turn_carries_tools);
+        assert_eq!(audit.violations.len(), 2, "the blob is empty, and so the call is unsigned");
+    }
+    assert!(audit_replay(&items, Contract::RequiredWithTools, false).is_clean());
+}
+
+/// "Anthropic only when next turn carries `tool_result`".
+#[test]
+fn anthropic_requires_replay_only_before_a_tool_result() {
+    let (items, calls) = ([unsigned(CLAUDE, 0)], [Name::from("toolu_1")]);
+    let judge = |next_turn_carries_tools| {
+        let turn = ReplayTurn::of(&items).calling(&calls);
+        turn.audit(ReasoningFormat::AnthropicClaudeV1.replay_contract(), next_turn_carries_tools)
+    };
+    assert!(judge(false).is_clean());
+    assert_eq!(judge(true).violations.len(), 1);
+}
+
+/// "OpenAI when a function call is in the turn".
+#[test]
+fn openai_requires_replay_when_the_turn_called_a_function() {
+    let (items, calls) = ([encrypted(GPT, "", "rs_1")], [Name::from("call_1")]);
+    let contract = ReasoningFormat::OpenAiResponsesV1.replay_contract();
+    assert!(ReplayTurn::of(&items).audit(contract, false).is_clean());
+    assert_eq!(ReplayTurn::of(&items).calling(&calls).audit(contract, false).violations.len(), 1);
+}
+
+/// "Grok stateless)".
+#[test]
+fn grok_requires_nothing() {
+    assert_eq!(ReasoningFormat::XaiResponsesV1.replay_contract(), ReplayContract::Stateless);
+    assert_eq!(ReasoningFormat::unknown().replay_contract(), ReplayContract::Stateless);
+    let items = [summary(GROK), encrypted(GROK, "", "rs_1")];
+    assert!(OpenRouterReasoningCodec.audit(&items, true).is_clean());
+}
+
+/// "A flat opaque-bytes abstraction collapses the attachment point and breaks Gemini": the same bytes on another call are
+/// another thing.
+#[test]
+fn the_same_bytes_on_another_call_are_another_thing() {
+    let calls = [Name::from("call_1"), Name::from("call_2")];
+    let (right, wrong) = (encrypted(GEMINI, "c2ln", "call_1"), encrypted(GEMINI, "c2ln", "call_2"));
+    assert_eq!(right.sealed().unwrap().0, wrong.sealed().unwrap().0);
+    let is_clean = |item: &ReasoningItem| {
+        let turn = ReplayTurn::of(std::slice::from_ref(item)).calling(&calls);
+        turn.audit(Contract::RequiredWithTools, true).is_clean()
+    };
+    assert!(is_clean(&right) && !is_clean(&wrong));
+}
+
+/// "The bridge stores the typed enum verbatim; the codec is a stateless translator".
+#[test]
+fn the_codec_translates_the_same_way_every_time() {
+    let codec = OpenRouterReasoningCodec;
+    let message = json(r#"{"role":"assistant"}"#);
+    let once = codec.write_assistant(&message, &[parse(TEXT), parse(SUMMARY)]);
+    let items = codec.parse_response(&once);
+    assert_eq!(items, [parse(TEXT), parse(SUMMARY)]);
+    assert_eq!(codec.write_assistant(&once, &items), once);
+}
+
+/// "Covers every provider OpenRouter routes to": the strictest demand among the formats is the turn's.
+#[test]
+fn the_default_codec_knows_every_providers_contract() {
+    let contract = |items: &[ReasoningItem]| OpenRouterReasoningCodec.replay_contract(items);
+    for format in [CLAUDE, GEMINI, GPT, "azure-openai-responses-v1", "bedrock-openai-responses-v1"]
+    {
+        assert_eq!(contract(&[summary(format)]), ReplayContract::RequiredWithTools, "{format}");
+    }
+    for format in [GROK, "bedrock-xai-responses-v1", "unknown", "meta-responses-v1"] {
+        assert_eq!(contract(&[summary(format)]), ReplayContract::Stateless, "{format}");
+    }
+    assert_eq!(contract(&[summary(GROK), summary(GPT)]), ReplayContract::RequiredWithTools);
+    assert_eq!(contract(&[]), ReplayContract::Stateless);
+}
+
+/// "Whether this turn's reasoning items satisfy the next-turn replay contract": the profile's word and the document's are one.
+#[test]
+fn the_contract_is_the_profiles_own() {
+    let profile = Profile { contract: ReplayContract::AlwaysRequired, ..Profile::default() };
+    assert_eq!(profile.contract, Contract::AlwaysRequired);
+    assert!(!audit_replay(&[unsigned(CLAUDE, 0)], profile.contract, false).is_clean());
+    for contract in [Contract::Stateless, Contract::RequiredWithTools, Contract::AlwaysRequired] {
+        let written = serde_json::to_value(contract).unwrap();
+        assert_eq!(written, contract.as_str());
+    }
+}
+
+/// "A specific way the audited turn would fail": an empty signature is no signature, and one signed item excuses no other.
+#[test]
+fn every_block_is_judged_for_itself() {
+    let unsigned_at =
+        |item| ReplayViolation::Unsigned { item, format: ReasoningFormat::AnthropicClaudeV1 };
+    let items = [
+        signed(CLAUDE, "YQ==", 0),
+        signed(CLAUDE, "", 1),
+        encrypted(CLAUDE, "", "r"),
+        signed(CLAUDE, "Yg==", 2),
+    ];
+    assert_eq!(violations(&items), [unsigned_at(1), unsigned_at(2)]);
+}
+
+/// The order of the blocks is the provider's, each stands once, and fragments of a stream are not blocks.
+#[test]
+fn order_repetition_and_fragments_are_found() {
+    let (one, two) = (signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1));
+    assert_eq!(violations(&[two.clone(), one.clone()]), [ReplayViolation::OutOfOrder { item: 1 }]);
+    assert_eq!(violations(&[one.clone(), one.clone()]), [ReplayViolation::Duplicated { item: 1 }]);
+    let fragments = [
+        unsigned(CLAUDE, 0),
+        parse(
+            r#"{"type":"reasoning.text","signature":"YQ==","format":"anthropic-claude-v1","index":0}"#,
+        ),
+    ];
+    assert_eq!(
+        violations(&fragments),
+        [
+            ReplayViolation::Unsigned { item: 0, format: ReasoningFormat::AnthropicClaudeV1 },
+            ReplayViolation::Fragmented { item: 1 },
+        ]
+    );
+    // One endpoint numbers all its details alike, whatever their kind.
+    let alike = [
+        parse(
+            r#"{"type":"reasoning.summary","summary":"s","format":"openai-responses-v1","index":0}"#,
+        ),
+        parse(
+            r#"{"type":"reasoning.encrypted","data":"Z0FB","format":"openai-responses-v1","index":0}"#,
+        ),
+    ];
+    assert_eq!(violations(&alike), []);
+}
+
+fn target(family: &str, reads: &[&str], account: &str) -> Target {
+    let origin = Origin {
+        account: account.into(),
+        family: family.into(),
+        ..Origin::clone(&owner(Wire::OPENAI_CHAT))
+    };
+    let provider = Provider {
+        name: "openrouter".into(),
+        wire: Wire::OPENAI_CHAT,
+        base_url: "".into(),
+        key_env: None,
+        dialect: Dialect::default(),
+    };
+    let profile = Profile {
+        name: family.to_owned(),
+        reads: reads.iter().map(|reads| (*reads).to_owned()).collect(),
+        bound: Binding { model: true, account: true, prefix: false },
+        ..Profile::default()
+    };
+    Target { origin: Arc::new(origin), provider: Arc::new(provider), profile: Arc::new(profile) }
+}
+
+/// A turn is one model's, and its seals open for whom that model's vendor lets read them.
+#[test]
+fn owner_and_model_are_judged() {
+    let foreign = |item, format| ReplayViolation::Foreign { item, format };
+    assert_eq!(
+        violations(&[signed(CLAUDE, "YQ==", 0), encrypted(GPT, "Z0FB", "rs_1")]),
+        [foreign(1, ReasoningFormat::OpenAiResponsesV1)]
+    );
+    let items = [signed(CLAUDE, "YQ==", 0)];
+    let issuer = Origin { family: "claude-4".into(), ..Origin::clone(&owner(Wire::OPENAI_CHAT)) };
+    let judge = |target: &Target| {
+        let turn = ReplayTurn::of(&items).issued_by(&issuer).sent_to(target);
+        turn.audit(Contract::RequiredWithTools, true).violations
+    };
+    let mine = foreign(0, ReasoningFormat::AnthropicClaudeV1);
+    assert_eq!(judge(&target("claude-5", &["claude*"], "a")), []);
+    for wrong in [target("claude-5", &[], "a"), target("claude-5", &["claude*"], "b")] {
+        assert_eq!(judge(&wrong), std::slice::from_ref(&mine));
+    }
+}
+
+/// "Diagnostic about a single assistant turn's reasoning state": its JSON.
+#[test]
+fn the_audit_prints_its_json() {
+    let items = [signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1), summary("unknown")];
+    let audit = audit_replay(&items, ReplayContract::RequiredWithTools, true);
+    let violation = r#"{"kind":"unsigned","item":1,"format":"anthropic-claude-v1","message":"element 1 has the format anthropic-claude-v1 and no signature"}"#;
+    assert_eq!(
+        audit.json().as_str(),
+        format!(
+            r#"{{"item_count":3,"signed_count":1,"formats":["anthropic-claude-v1","unknown"],"violation":{violation},"violations":[{violation}]}}"#
+        )
+    );
+    assert_eq!(
+        ReplayAudit::default().json().as_str(),
+        r#"{"item_count":0,"signed_count":0,"formats":[],"violations":[]}"#
+    );
+    assert!(!format!("{audit:?}").contains("YQ=="));
 }
 
 fn any_item() -> impl Strategy<Value = ReasoningItem> {

@@ -82,6 +82,24 @@ fn arrows_between_crates_point_down() {
 }
 
 #[test]
+fn the_simulators_come_to_their_own_verdicts() {
+    let mut problems = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("crates/sim/src/")) {
+        for (number, line) in source.numbered_lines() {
+            if let Some(borrowed) = borrowed_verdict(line) {
+                problems.push(format!(
+                    "{}:{number} uses `{borrowed}`: a simulator that asks the audit or a codec \
+                     whether a request is good proves nothing about them; read the raw JSON and \
+                     verify it with the simulator's own keys and state",
+                    source.path
+                ));
+            }
+        }
+    }
+    assert_tidy(&problems);
+}
+
+#[test]
 fn every_wire_has_the_same_rooms() {
     let source = workspace_root().join("crates/codec/src");
     let mut problems = Vec::new();
@@ -225,6 +243,11 @@ fn the_checks_can_tell_right_from_wrong() {
     assert!(ignores_a_test("#[cfg_attr(windows, ignore)]"));
     assert!(!ignores_a_test("// Never write #[ignore] here."));
 
+    assert_eq!(borrowed_verdict("use throughline_codec::audit;"), Some("audit"));
+    assert_eq!(borrowed_verdict("use crate::chat::contract;"), Some("::contract"));
+    assert_eq!(borrowed_verdict("if profile.contract != Contract::Stateless {"), None);
+    assert_eq!(borrowed_verdict("let turn = read(asking); // and no audit"), None);
+
     let library = "pub static CODECS: &[&dyn Codec] = &[\n    // &gemini::Gemini,\n    \
                    &anthropic::Anthropic,\n];\nmod chat;";
     let registry = registry(library).unwrap_or_default();
@@ -236,6 +259,22 @@ fn the_checks_can_tell_right_from_wrong() {
                     [dev-dependencies]\nthroughline-testkit.workspace = true";
     let manifest: toml::Table = toml::from_str(manifest).expect("the example is TOML");
     assert_eq!(our_dependencies(&manifest), ["core", "sim", "throughline"]);
+}
+
+/// What of a line takes a verdict on a request from elsewhere. Facts about models are shared; what follows from them
+/// is not.
+fn borrowed_verdict(line: &str) -> Option<&'static str> {
+    const BORROWED: [&str; 7] = [
+        "audit",
+        "Audit",
+        "Violation",
+        "contract::",
+        "::contract",
+        "decode_request",
+        "throughline_codec::guess",
+    ];
+    let code = line.split("//").next().unwrap_or_default();
+    BORROWED.into_iter().find(|word| code.contains(word))
 }
 
 fn assert_tidy(problems: &[String]) {

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use throughline_core::{Call, Item, Reply, Why};
+use throughline_core::{Call, Item, Json, Reply, Why};
+
+use crate::audit::mend::{Edit, Mend};
+use crate::audit::rule::{Finding, Rule};
 
 /// The present request beside what came before.
 pub struct Comparison<'p> {
@@ -12,8 +15,28 @@ pub struct Comparison<'p> {
     pub changes: Vec<Change<'p>>,
     /// The first element that differs from what stood before a thought when it was issued.
     pub prefix: Option<PrefixChange<'p>>,
-    /// The first element that says the same as in the request before, with its members in another order: caches miss it.
-    pub reordered_members: Option<Range<usize>>,
+    /// The first element that says the same as in the request before, with its members in another order.
+    pub reordered: Option<Reordered>,
+}
+
+/// An element that says the same as in the request before, with its members in another order: caches miss it.
+#[derive(Clone, Debug)]
+pub struct Reordered {
+    /// Its place in the present request.
+    pub place: Range<usize>,
+    /// How it was written before.
+    pub before: Json,
+}
+
+impl Comparison<'_> {
+    /// What there is to say of an element whose members changed their order, by the wire's own rule.
+    pub fn broken_cache(&self, rule: &'static Rule) -> Option<Finding> {
+        let Reordered { place, before } = self.reordered.clone()?;
+        let message = "this says what the last request said, with its members in another order";
+        let edit = Edit::Replace(place.clone(), before);
+        let mend = Mend::new("writes it as it was sent before", [edit]);
+        Some(Finding::in_range(rule, place, message).mended(Some(mend)))
+    }
 }
 
 /// One thing that was issued and does not come back as it was, or comes back from nowhere.

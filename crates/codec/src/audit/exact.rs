@@ -32,8 +32,8 @@ impl<'p> Comparison<'p> {
         search.judge();
         let (changes, matches) = (search.changes, search.matches);
         let prefix = prefix_of::changed(transcript, target, tree, &matches);
-        let reordered_members = prefix_of::reordered(transcript, tree);
-        Ok(Self { call, changes, prefix, reordered_members })
+        let reordered = prefix_of::reordered(transcript, tree);
+        Ok(Self { call, changes, prefix, reordered })
     }
 }
 
@@ -153,7 +153,7 @@ impl<'a, 'p> Search<'a, 'p> {
 
     /// Finds what came back without its seal, or with another one.
     fn match_the_rest(&mut self) {
-        for likeness in [is_same_id as fn(&Item, &Item) -> bool, is_same_part] {
+        for likeness in [is_same_element as fn(&Item, &Item) -> bool, is_same_id, is_same_part] {
             self.match_by(likeness);
         }
         // What stands where the next thing issued should stand, and is of its kind, is that thing, altered.
@@ -468,6 +468,11 @@ impl<'a, 'p> Search<'a, 'p> {
     }
 }
 
+/// Whether both have the same id and are the same kind of thought: a summary and the blob behind it may share one id.
+fn is_same_element(was: &Item, is: &Item) -> bool {
+    is_same_id(was, is) && thought_kind(was) == thought_kind(is)
+}
+
 /// Whether both have the same id of the wire's.
 fn is_same_id(was: &Item, is: &Item) -> bool {
     let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
@@ -483,12 +488,10 @@ fn is_same_id(was: &Item, is: &Item) -> bool {
         | Body::Unknown => None,
     };
     is_same_kind(was, is)
-        && thought_kind(was) == thought_kind(is)
         && (id(was).is_some() && id(was) == id(is)
             || call_id(was).is_some() && call_id(was) == call_id(is))
 }
 
-/// What kind of thought it is: a summary and the blob behind it may share one id.
 fn thought_kind(item: &Item) -> Option<ThoughtKind> {
     match &item.body {
         Body::Thought(thought) => Some(thought.kind),

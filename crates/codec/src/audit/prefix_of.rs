@@ -5,7 +5,7 @@ use std::ops::Range;
 use throughline_core::{Node, Target, Tree};
 
 use crate::audit::Transcript;
-use crate::audit::compare::PrefixChange;
+use crate::audit::compare::{PrefixChange, Reordered};
 use crate::audit::exact::Match;
 use crate::prefix::Prefix;
 
@@ -39,7 +39,7 @@ pub(super) fn changed<'p>(
 }
 
 /// The first element of the last request that says the same now with its members in another order.
-pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Range<usize>> {
+pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Reordered> {
     let last =
         transcript.prior.exchanges().iter().rev().find_map(|exchange| exchange.call.as_ref())?;
     let before =
@@ -47,9 +47,9 @@ pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Rang
     transcript.codec.prefix_members().iter().find_map(|name| {
         let (was, is) = (elements(before.root(), name), elements(tree.root(), name));
         let mut pairs = was.into_iter().zip(is);
-        let (_, is) = pairs
+        let (was, is) = pairs
             .find(|(was, is)| digest(*was) != digest(*is) && was.canonical() == is.canonical())?;
-        Some(is.range())
+        Some(Reordered { place: is.range(), before: was.json() })
     })
 }
 

@@ -1,8 +1,54 @@
-//! What chat endpoints refuse, as far as writing a request must heed it.
+//! What chat endpoints refuse: what writing a request heeds, and the rules by which a request is judged.
+
+mod altered;
+mod calls;
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod contract_tests;
+mod details;
+mod fields;
+mod past;
+mod rules;
+mod settings;
+mod view;
 
 use throughline_core::{
-    Channel, Choice, Contract, ForcedTools, Item, NativeReasoning, ReasoningFormat, Target,
+    Channel, Choice, Contract, ForcedTools, Item, NativeReasoning, ReasoningFormat, Target, Vendor,
 };
+
+use crate::audit::{Case, Findings};
+use crate::chat::contract::past::Past;
+use crate::chat::contract::view::{Report, View};
+
+pub(super) use crate::chat::contract::rules::RULES;
+
+/// Looks for what the request's endpoint would refuse, and reports it.
+pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
+    let view = View::of(case);
+    let past = Past::of(&view);
+    let mut report = Report::new(case.target(), findings);
+    fields::count(&view, &mut report);
+    settings::check(&view, &mut report);
+    calls::check(&view, &mut report);
+    fields::check(&view, &past, &mut report);
+    details::check(&view, &past, &mut report);
+    past::check(&view, &past, &mut report);
+}
+
+/// Whose seals the model reads; nothing for one that seals nothing.
+pub(super) fn vendor_of(target: &Target) -> Option<Vendor> {
+    let family = target.profile.name.as_str();
+    let vendors = [
+        ("claude", Vendor::Anthropic),
+        ("gemini", Vendor::Google),
+        ("gpt", Vendor::OpenAi),
+        ("openai", Vendor::OpenAi),
+        ("grok", Vendor::Xai),
+    ];
+    let is_vendors = |(name, _): &&(&str, Vendor)| family.starts_with(name);
+    let found = vendors.iter().find(is_vendors).map(|(_, vendor)| *vendor);
+    found.filter(|_| target.profile.bound.model)
+}
 
 /// Whether a message with tool calls must carry reasoning: "The `reasoning_content` in the thinking mode must be passed
 /// back to the API." The endpoint has to ask for it and the model to be one that thinks.
@@ -46,9 +92,7 @@ pub(super) fn refuses_sampling(target: &Target, reasons: bool) -> bool {
 
 /// Whether a limit of tokens has to be called `max_completion_tokens`: `OpenAI`'s reasoning models refuse the old name.
 pub(super) fn wants_completion_tokens(target: &Target) -> bool {
-    let family = target.profile.name.as_str();
-    let reasons = family.starts_with("gpt") && !matches!(family, "gpt-4" | "gpt-oss");
-    is_openai(target) && (family == "openai-o" || reasons)
+    is_openai(target) && target.profile.notes.contains_key("max-tokens")
 }
 
 /// Whether the endpoint has tools whose input is a text of any form. Others get a function with one text to fill in.

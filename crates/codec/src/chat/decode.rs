@@ -13,6 +13,8 @@ use crate::chat::decode::message::Reader;
 use crate::chat::{slot, wire};
 use crate::{Asked, CodecError, draft};
 
+pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as reasoning_of};
+
 mod media;
 pub(super) mod message;
 mod settings;

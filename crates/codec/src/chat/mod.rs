@@ -33,7 +33,9 @@ use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
-use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
+use crate::{
+    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+};
 
 /// OpenAI's Chat Completions API, with all its dialects.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,5 +84,21 @@ impl Codec for OpenAiChat {
 
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(stream::write::ChunkEncoder::default())
+    }
+
+    fn rules(&self) -> &'static [&'static Rule] {
+        contract::RULES
+    }
+
+    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+        contract::inspect(case, findings);
+    }
+
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Brackets
+    }
+
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &["tools", "messages"]
     }
 }

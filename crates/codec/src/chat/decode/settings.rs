@@ -70,7 +70,8 @@ pub(super) fn read(root: Node<'_>, is_native: bool) -> Settings {
     }
 }
 
-fn choice(choice: Node<'_>) -> Choice {
+/// Which tool a request wants to be called.
+pub(in crate::chat) fn choice(choice: Node<'_>) -> Choice {
     let name = choice.at("/function/name").or_else(|| choice.at("/custom/name"));
     match (choice.text().as_deref(), name.and_then(Node::name)) {
         (Some("auto"), _) => Choice::Auto,
@@ -104,7 +105,7 @@ fn native_format(format: Node<'_>) -> Output {
 }
 
 /// How reasoning is asked for, in whichever of the dialects' words.
-fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
+pub(in crate::chat) fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
     let object = root.present("reasoning").filter(|reasoning| reasoning.is_object());
     let within = |key: &str| object.and_then(|object| object.present(key));
     let toggle = root.at("/thinking/type");

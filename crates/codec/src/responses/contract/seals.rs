@@ -181,9 +181,8 @@ pub(super) fn compare(
             None => {}
         }
     }
-    if let Some(place) = &comparison.reordered_members {
-        let message = "this says what the last request said, with its members in another order";
-        findings.add(Finding::in_range(&CACHE_PREFIX_BROKEN, place.clone(), message));
+    if let Some(finding) = comparison.broken_cache(&CACHE_PREFIX_BROKEN) {
+        findings.add(finding);
     }
     phases(view, past, findings);
 }

@@ -1,0 +1,788 @@
+//! Every rule of the chat wire: it is found in its example, mended, and not found next door.
+
+use bytes::Bytes;
+use throughline_core::{Request, Target};
+
+use crate::audit::{Audit, Prior, Severity, Transcript, Verdict, audit};
+use crate::chat::OpenAiChat;
+use crate::chat::contract::RULES;
+use crate::repair::{Reach, Repair, repair};
+use crate::{Asked, Catalog, Codec, Document};
+
+fn target(provider: &str, model: &str) -> Target {
+    Catalog::builtin().target_for(provider, model, "account").unwrap()
+}
+
+fn request(body: &str) -> Request {
+    Request {
+        path: "/chat/completions".into(),
+        headers: Vec::new(),
+        body: Bytes::from(body.to_owned()),
+    }
+}
+
+fn prior(target: &Target, documents: &[&str]) -> Prior {
+    let mut prior = Prior::new();
+    for document in documents {
+        let asked = Asked::of(target.clone());
+        let json = throughline_core::Json::parse((*document).to_owned()).unwrap();
+        match OpenAiChat.recognise(json.tree().root()) {
+            Some(Document::Request) => {
+                prior.push_request(&OpenAiChat, &request(document), asked).unwrap();
+            }
+            Some(Document::Response) => {
+                let body = Bytes::from((*document).to_owned());
+                prior.push_response(&OpenAiChat, &body, asked).unwrap();
+            }
+            Some(Document::Event) | None => panic!("not of this wire: {document}"),
+        }
+    }
+    prior
+}
+
+fn looked(provider: &str, model: &str, documents: &[&str], body: &str) -> Audit {
+    let target = target(provider, model);
+    let (prior, request) = (prior(&target, documents), request(body));
+    audit(&Transcript::of(&OpenAiChat, &request).after(&prior), &target).unwrap()
+}
+
+fn mended(provider: &str, model: &str, documents: &[&str], body: &str, reach: Reach) -> Repair {
+    let target = target(provider, model);
+    let (prior, request) = (prior(&target, documents), request(body));
+    repair(&Transcript::of(&OpenAiChat, &request).after(&prior), &target, reach).unwrap()
+}
+
+fn found(audit: &Audit) -> Vec<(&'static str, Severity)> {
+    audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect()
+}
+
+/// A conversation with one tool call, whose assistant message has these members besides.
+fn tool_loop(members: &str) -> String {
+    format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"Weather?"}},{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"call_1","content":"Rain."}}]}}"#
+    )
+}
+
+/// The answer that such a conversation goes on from.
+fn answer(members: &str) -> String {
+    format!(
+        r#"{{"id":"1","model":"m","choices":[{{"index":0,"finish_reason":"tool_calls","message":{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}}}}]}}"#
+    )
+}
+
+const ASKED: &str = r#"{"model":"m","messages":[{"role":"user","content":"Weather?"}]}"#;
+const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
+const GEMINI: &str = "google/gemini-3-pro-preview";
+
+#[test]
+fn every_rule_finds_its_example_and_nothing_else() {
+    for rule in RULES {
+        let example = &rule.example;
+        let audit = looked(example.provider, example.model, example.prior, example.failing);
+        assert_eq!(found(&audit), [(rule.id, rule.severity)], "{}", rule.id);
+        let finding = &audit.findings[0];
+        assert!(!finding.path.is_empty(), "{}", rule.id);
+        assert_eq!(
+            finding.provider_error.is_empty(),
+            rule.provider_error.is_empty(),
+            "{}",
+            rule.id
+        );
+        assert!(!finding.provider_error.contains('…'), "{}: {}", rule.id, finding.provider_error);
+    }
+}
+
+#[test]
+fn no_rule_finds_anything_in_its_mended_example() {
+    for rule in RULES {
+        let example = &rule.example;
+        let audit = looked(example.provider, example.model, example.prior, example.mended);
+        assert_eq!(found(&audit), [], "{}", rule.id);
+    }
+}
+
+#[test]
+fn every_example_is_repaired_once_and_for_all() {
+    for rule in RULES {
+        let example = &rule.example;
+        let (provider, model) = (example.provider, example.model);
+        let repaired = mended(provider, model, example.prior, example.failing, Reach::Degraded);
+        assert_eq!(repaired.audit.verdict(), Verdict::Accept, "{}", rule.id);
+        let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+        let again = mended(provider, model, example.prior, &body, Reach::Degraded);
+        assert_eq!(again.request, repaired.request, "{}", rule.id);
+        let accepted = mended(provider, model, example.prior, example.mended, Reach::Degraded);
+        assert_eq!(accepted.request.body, example.mended.as_bytes(), "{}", rule.id);
+    }
+}
+
+#[test]
+fn repaired_examples_are_the_mended_ones() {
+    let says_the_same = |rule: &&&crate::Rule| {
+        // What nobody knows cannot be put back: a block without its signature is left out, ids are made up, and a
+        // stand-in takes a signature's place.
+        !matches!(
+            rule.id,
+            "openrouter/signature-missing"
+                | "openrouter/first-call-needs-signature"
+                | "mistral/call-id-form"
+                | "openai-chat/reasoning-sent"
+                | "vllm/reasoning-content-ignored"
+        )
+    };
+    for rule in RULES.iter().filter(says_the_same) {
+        let example = &rule.example;
+        let (provider, model) = (example.provider, example.model);
+        let repaired = mended(provider, model, example.prior, example.failing, Reach::Degraded);
+        let [got, wanted] =
+            [&repaired.request.body, &Bytes::from_static(example.mended.as_bytes())]
+                .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
+        assert_eq!(got, wanted, "{}", rule.id);
+    }
+}
+
+#[test]
+fn rules_are_written_out() {
+    for rule in RULES {
+        for text in [rule.title, rule.why, rule.fix] {
+            assert!(text.ends_with('.') && !text.contains("  "), "{}: {text}", rule.id);
+        }
+        assert!(!rule.evidence.is_empty(), "{}", rule.id);
+        let is_unique = RULES.iter().filter(|other| other.id == rule.id).count() == 1;
+        assert!(is_unique, "{}", rule.id);
+    }
+}
+
+// ---- reasoning as text ---------------------------------------------------------------------------------------------
+
+#[test]
+fn deepseek_wants_the_key_and_not_the_text() {
+    let ids = |members: &str, model: &str| {
+        found(&looked("deepseek", model, &[], &tool_loop(members))).len()
+    };
+    assert_eq!(ids("", "deepseek-v4-flash"), 1);
+    assert_eq!(ids(r#""reasoning_content":null,"#, "deepseek-v4-flash"), 1);
+    assert_eq!(ids(r#""reasoning_content":"","#, "deepseek-v4-flash"), 0);
+    assert_eq!(ids(r#""reasoning_content":"hm","#, "deepseek-reasoner"), 0);
+    // Models that do not think by default owe nothing, nor does one that is not known.
+    assert_eq!(ids("", "deepseek-chat"), 0);
+    assert_eq!(ids("", "deepseek-v3.2"), 0);
+    assert_eq!(ids("", "something-else"), 0);
+}
+
+#[test]
+fn deepseek_wants_nothing_while_it_does_not_think_or_calls_nothing() {
+    let off = tool_loop("").replacen('{', r#"{"thinking":{"type":"disabled"},"#, 1);
+    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], &off)), []);
+    let talk = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
+    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], talk)), []);
+    let on = tool_loop("").replacen('{', r#"{"thinking":{"type":"enabled"},"#, 1);
+    let audit = looked("deepseek", "deepseek-v3.2", &[], &on);
+    assert_eq!(found(&audit), [("deepseek/reasoning-content-missing", Severity::Refuse)]);
+    assert_eq!(audit.findings[0].path, "messages[1].reasoning_content");
+    assert_eq!(
+        audit.findings[0].provider_error,
+        "Missing `reasoning_content` field in the assistant message at message index 1. For more information, please refer \
+         to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
+    );
+}
+
+#[test]
+fn what_deepseek_thought_is_put_back_where_it_is_known() {
+    let issued = answer(r#""reasoning_content":"I \u006eeed it.","#);
+    let repaired =
+        mended("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &tool_loop(""), Reach::Refused);
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(body.contains(r#""reasoning_content":"I \u006eeed it.""#), "{body}");
+    assert_eq!(
+        repaired.mended[0].what,
+        "puts back the reasoning that was issued with this message"
+    );
+}
+
+#[test]
+fn an_empty_text_in_place_of_the_reasoning_costs_quality_at_deepseek() {
+    let issued = answer(r#""reasoning_content":"I need it.","#);
+    let sent = tool_loop(r#""reasoning_content":"","#);
+    let audit = looked("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &sent);
+    assert_eq!(found(&audit), [("chat/reasoning-dropped", Severity::Degrade)]);
+}
+
+#[test]
+fn whether_kimi_takes_an_empty_text_is_disputed() {
+    let audit = looked("moonshot", "kimi-k2.5", &[], &tool_loop(r#""reasoning_content":"","#));
+    assert_eq!(found(&audit), [("kimi/reasoning-content-missing", Severity::Note)]);
+    assert_eq!(found(&looked("moonshot", "kimi-k2-0905", &[], &tool_loop(""))), []);
+    // Elsewhere the same model is served by others, who do not ask.
+    assert_eq!(found(&looked("avian", "moonshotai/kimi-k2.5", &[], &tool_loop(""))), []);
+}
+
+#[test]
+fn mistral_takes_its_own_chunks_and_no_other_member() {
+    let own = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}"#;
+    let audit = looked("mistral", "magistral-medium-latest", &[], own);
+    assert_eq!(found(&audit), []);
+    assert_eq!((audit.summary.items, audit.summary.signed), (1, 0));
+    let sent = own.replace(
+        r#""role":"assistant","#,
+        r#""role":"assistant","reasoning_details":[],"reasoning":null,"#,
+    );
+    let audit = looked("mistral", "magistral-medium-latest", &[], &sent);
+    assert_eq!(found(&audit), [("mistral/reasoning-content-forbidden", Severity::Refuse); 2]);
+    let ids = found(&looked("compatible", "magistral-medium-latest", &[], &sent));
+    assert_eq!(ids, []);
+}
+
+#[test]
+fn vllm_reads_the_new_name() {
+    let both = tool_loop(r#""reasoning":"hm","reasoning_content":"hm","#);
+    assert_eq!(found(&looked("vllm", "qwen3", &[], &both)), []);
+    assert_eq!(found(&looked("ollama", "qwen3", &[], &both)), []);
+    assert_eq!(
+        found(&looked("llamacpp", "qwen3", &[], &tool_loop(r#""reasoning_content":"hm","#))),
+        []
+    );
+}
+
+#[test]
+fn reasoning_of_finished_turns_may_be_left_out() {
+    let issued = answer(r#""reasoning_content":"I need it.","#);
+    let next = tool_loop("").replace(
+        r#""content":"Rain."}]"#,
+        r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
+    );
+    assert_eq!(found(&looked("zai", "glm-4.7", &[ASKED, &issued], &next)), []);
+    let kept = next.replacen('{', r#"{"thinking":{"type":"enabled","clear_thinking":false},"#, 1);
+    assert_eq!(
+        found(&looked("zai", "glm-4.7", &[ASKED, &issued], &kept)),
+        [("zai/reasoning-dropped", Severity::Degrade)]
+    );
+}
+
+// ---- tool calls ----------------------------------------------------------------------------------------------------
+
+#[test]
+fn an_answer_that_stands_elsewhere_is_moved_back() {
+    let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"user","content":"b"},{"role":"tool","tool_call_id":"call_1","content":"c"}]}"#;
+    let audit = looked("openai-chat", "gpt-5", &[], body);
+    assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
+    assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
+    let repaired = mended("openai-chat", "gpt-5", &[], body, Reach::Refused);
+    let roles = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    let order: Vec<_> =
+        roles.match_indices("\"role\":\"").map(|(at, _)| &roles[at + 8..at + 12]).collect();
+    assert_eq!(order, ["user", "assi", "tool", "user"]);
+}
+
+#[test]
+fn one_call_of_two_may_lack_its_answer() {
+    let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_2","content":"c"}]}"#;
+    let audit = looked("openai-chat", "gpt-5", &[], body);
+    assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
+    assert!(audit.findings[0].provider_error.ends_with("did not have response messages: call_1"));
+    let repaired = mended("openai-chat", "gpt-5", &[], body, Reach::Refused);
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(!body.contains("call_1") && body.contains("call_2"));
+}
+
+#[test]
+fn an_answer_to_nothing_is_told_apart_by_provider() {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"abcdefghi","content":"c"}]}"#;
+    let text = |provider: &str, model: &str| {
+        let audit = looked(provider, model, &[], body);
+        (audit.verdict(), audit.findings[0].provider_error.to_string())
+    };
+    let refused = |text: &str| (Verdict::Refuse, text.to_owned());
+    assert_eq!(
+        text("deepseek", "deepseek-chat"),
+        refused(
+            "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+        )
+    );
+    assert_eq!(
+        text("mistral", "mistral-large-latest"),
+        refused("Not the same number of function calls and responses")
+    );
+    assert_eq!(
+        text("minimax", "MiniMax-M2"),
+        refused("invalid params, tool result's tool id(abcdefghi) not found (2013)")
+    );
+    // A server of one's own takes what its template takes.
+    assert_eq!(looked("ollama", "qwen3", &[], body).verdict(), Verdict::Accept);
+    assert_eq!(found(&looked("ollama-native", "qwen3", &[], body)), []);
+}
+
+#[test]
+fn mistrals_ids_stay_unique_when_they_are_made() {
+    let call = |id: &str| {
+        format!(
+            r#"{{"role":"assistant","content":"","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"{id}","content":"c"}}"#
+        )
+    };
+    let body = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"a"}},{},{},{}]}}"#,
+        call("call_1"),
+        call("call_1"),
+        call("abcdefghi")
+    );
+    let audit = looked("mistral", "mistral-large-latest", &[], &body);
+    assert_eq!(found(&audit), [("mistral/call-id-form", Severity::Refuse); 2]);
+    let repaired = mended("mistral", "mistral-large-latest", &[], &body, Reach::Refused);
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(!text.contains("call_1") && text.matches("abcdefghi").count() == 2);
+}
+
+// ---- settings ------------------------------------------------------------------------------------------------------
+
+fn settings(provider: &str, model: &str, members: &str) -> Vec<(&'static str, Severity)> {
+    let body =
+        format!(r#"{{"model":"{model}",{members},"messages":[{{"role":"user","content":"a"}}]}}"#);
+    found(&looked(provider, model, &[], &body))
+}
+
+#[test]
+fn settings_are_refused_only_where_somebody_was_seen_to() {
+    assert_eq!(settings("openai-chat", "gpt-5", r#""temperature":1,"top_p":1.0"#), []);
+    assert_eq!(settings("openai-chat", "gpt-4o", r#""temperature":0.2,"max_tokens":9"#), []);
+    assert_eq!(settings("openai-chat", "gpt-5.1", r#""temperature":0.2"#), []);
+    assert_eq!(
+        settings("openai-chat", "gpt-5.1", r#""temperature":0.2,"reasoning_effort":"high""#),
+        [("openai-chat/sampling-fixed", Severity::Refuse)]
+    );
+    assert_eq!(settings("openai-chat", "gpt-5", r#""reasoning_effort":null"#), []);
+    assert_eq!(settings("openai-chat", "gpt-7", r#""max_tokens":9,"reasoning_effort":"max""#), []);
+    // A router drops what its upstream does not take.
+    let all =
+        r#""temperature":0.2,"max_tokens":9,"reasoning_effort":"xhigh","tool_choice":"required""#;
+    assert_eq!(settings("openrouter", "openai/gpt-5", all), []);
+    assert_eq!(settings("vercel", "openai/gpt-5", all), []);
+    assert_eq!(settings("compatible", "gpt-5", all), []);
+}
+
+#[test]
+fn a_model_that_does_not_reason_knows_no_effort() {
+    let body =
+        r#"{"model":"gpt-4o","reasoning_effort":"low","messages":[{"role":"user","content":"a"}]}"#;
+    let audit = looked("openai-chat", "gpt-4o", &[], body);
+    assert_eq!(found(&audit), [("openai-chat/effort-not-supported", Severity::Refuse)]);
+    assert_eq!(
+        audit.findings[0].provider_error,
+        "Unrecognized request argument supplied: reasoning_effort"
+    );
+    let words = looked("openai-chat", "o3", &[], &body.replace("low", "minimal"));
+    assert_eq!(
+        words.findings[0].provider_error,
+        "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'low', \
+         'medium', and 'high'."
+    );
+}
+
+#[test]
+fn kimi_fixes_its_temperature_while_it_thinks() {
+    let cold = r#""temperature":0.6"#;
+    assert_eq!(
+        settings("moonshot", "kimi-k2.5", cold),
+        [("openai-chat/sampling-fixed", Severity::Refuse)]
+    );
+    assert_eq!(settings("moonshot", "kimi-k2.5", r#""temperature":1.0,"top_p":0.9"#), []);
+    let off = r#""temperature":0.6,"thinking":{"type":"disabled"}"#;
+    assert_eq!(settings("moonshot", "kimi-k2.5", off), []);
+}
+
+#[test]
+fn deepseek_may_be_forced_when_it_does_not_think() {
+    let named = r#""tool_choice":{"type":"function","function":{"name":"f"}}"#;
+    assert_eq!(
+        settings("deepseek", "deepseek-v4-flash", named),
+        [("deepseek/forced-tool-choice", Severity::Refuse)]
+    );
+    let off = format!(r#"{named},"thinking":{{"type":"disabled"}}"#);
+    assert_eq!(settings("deepseek", "deepseek-v4-flash", &off), []);
+    assert_eq!(settings("deepseek", "deepseek-v4-flash", r#""tool_choice":"none""#), []);
+    assert_eq!(settings("deepseek", "deepseek-chat", named), []);
+}
+
+#[test]
+fn groq_takes_either_of_its_settings() {
+    assert_eq!(
+        settings(
+            "groq",
+            "qwen/qwen3-32b",
+            r#""reasoning_format":"parsed","include_reasoning":null"#
+        ),
+        []
+    );
+    assert_eq!(settings("groq", "qwen/qwen3-32b", r#""include_reasoning":false"#), []);
+}
+
+// ---- details -------------------------------------------------------------------------------------------------------
+
+const SIGNED: &str = r#"{"type":"reasoning.text","text":"I need it.","signature":"c2lnbmF0dXJl","format":"anthropic-claude-v1","index":0}"#;
+const SECOND: &str = r#"{"type":"reasoning.text","text":"And more.","signature":"b3RoZXIgb25l","format":"anthropic-claude-v1","index":1}"#;
+const HANDLE: &str = r#"{"type":"reasoning.encrypted","data":"Z2VtaW5pcyBzaWc=","id":"call_1","format":"google-gemini-v1","index":0}"#;
+const FERNET: &str = r#"{"type":"reasoning.encrypted","data":"gAAAAABpsx2Va4wv","id":"rs_1","format":"openai-responses-v1","index":0}"#;
+
+fn details(list: &str) -> String {
+    format!(r#""reasoning_details":[{list}],"#)
+}
+
+fn routed(model: &str, issued: Option<&str>, sent: &str) -> Vec<(&'static str, Severity)> {
+    let issued = issued.map(|issued| answer(&details(issued)));
+    let documents: Vec<&str> = issued.iter().flat_map(|issued| [ASKED, issued]).collect();
+    found(&looked("openrouter", model, &documents, &tool_loop(&details(sent))))
+}
+
+#[test]
+fn what_was_issued_may_come_back() {
+    assert_eq!(routed(CLAUDE, Some(SIGNED), SIGNED), []);
+    let both = format!("{SIGNED},{SECOND}");
+    assert_eq!(routed(CLAUDE, Some(&both), &both), []);
+    assert_eq!(routed(GEMINI, Some(HANDLE), HANDLE), []);
+    assert_eq!(routed("openai/gpt-5", Some(FERNET), FERNET), []);
+    let spaced = r#"{ "index": 0, "format": "anthropic-claude-v1", "signature": "c2lnbmF0dXJl", "text": "I need it.", "type": "reasoning.text" }"#;
+    assert_eq!(routed(CLAUDE, Some(SIGNED), spaced), []);
+}
+
+#[test]
+fn a_changed_block_is_refused_by_claude() {
+    let refused = [("openrouter/signature-invalid", Severity::Refuse)];
+    for changed in [
+        SIGNED.replace("c2ln", "c2lm"),
+        SIGNED.replace("c2lnbmF0dXJl", "c2lnbmF0"),
+        SIGNED.replace("c2lnbmF0dXJl", "not base64!"),
+        SIGNED.replace("c2lnbmF0dXJl", "gAAAAABpsx2Va4wv"),
+        SIGNED.replace("I need it.", "I need it!"),
+        SIGNED.replace("I need it.", ""),
+    ] {
+        assert_eq!(routed(CLAUDE, Some(SIGNED), &changed), refused, "{changed}");
+    }
+    let both = format!("{SIGNED},{SECOND}");
+    let swapped_order = format!("{SECOND},{SIGNED}");
+    assert_eq!(routed(CLAUDE, Some(&both), &swapped_order), refused);
+    let swapped_seals = both
+        .replace("c2lnbmF0dXJl", "X")
+        .replace("b3RoZXIgb25l", "c2lnbmF0dXJl")
+        .replace('X', "b3RoZXIgb25l");
+    assert!(routed(CLAUDE, Some(&both), &swapped_seals).contains(&refused[0]));
+    let doubled = format!("{SIGNED},{SIGNED}");
+    assert_eq!(routed(CLAUDE, Some(SIGNED), &doubled), refused);
+}
+
+#[test]
+fn an_altered_handle_is_refused_by_its_own_vendor() {
+    let refused = [("openrouter/signature-invalid", Severity::Refuse)];
+    let flipped = HANDLE.replace("Z2Vt", "Z2Vu");
+    assert_eq!(routed(GEMINI, Some(HANDLE), &flipped), refused);
+    assert_eq!(routed("openai/gpt-5", Some(FERNET), &FERNET.replace("psx2", "psx3")), refused);
+    // Google reads either alphabet.
+    let handle = HANDLE.replace("Z2VtaW5pcyBzaWc=", "a+/b");
+    assert_eq!(routed(GEMINI, Some(&handle), &handle.replace("a+/b", "a-_b")), []);
+}
+
+#[test]
+fn unsigned_blocks_are_refused_while_the_turn_is_open() {
+    let unsigned = SIGNED.replace(r#""signature":"c2lnbmF0dXJl","#, "");
+    let empty = SIGNED.replace("c2lnbmF0dXJl", "");
+    for sent in [&unsigned, &empty] {
+        let missing = [("openrouter/signature-missing", Severity::Refuse)];
+        assert_eq!(routed(CLAUDE, None, sent), missing);
+        assert_eq!(routed(CLAUDE, Some(SIGNED), sent), missing);
+    }
+    let closed = tool_loop(&details(&unsigned)).replace(
+        r#""content":"Rain."}]"#,
+        r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
+    );
+    let audit = looked("openrouter", CLAUDE, &[], &closed);
+    assert_eq!(found(&audit), [("openrouter/signature-missing", Severity::Note)]);
+    // Others sign nothing of the kind, and another router is not known to pass it on.
+    let plain = unsigned.replace("anthropic-claude-v1", "unknown");
+    assert_eq!(routed("z-ai/glm-5-turbo", None, &plain), []);
+    assert_eq!(found(&looked("vercel", CLAUDE, &[], &tool_loop(&details(&unsigned)))), []);
+}
+
+#[test]
+fn pieces_are_told_from_blocks() {
+    // An endpoint may number all of its blocks alike.
+    let alike = format!("{SIGNED},{}", SECOND.replace(r#""index":1"#, r#""index":0"#));
+    assert_eq!(routed(CLAUDE, None, &alike), []);
+    let pieces = [
+        r#"{"type":"reasoning.text","text":"I need","format":"anthropic-claude-v1","index":0}"#,
+        r#"{"type":"reasoning.text","text":" it.","signature":"c2lnbmF0dXJl","format":"anthropic-claude-v1","index":0}"#,
+    ]
+    .join(",");
+    let fragmented = [("openrouter/details-fragmented", Severity::Refuse)];
+    assert_eq!(routed(CLAUDE, None, &pieces), fragmented);
+    assert_eq!(routed(CLAUDE, Some(SIGNED), &pieces), fragmented);
+    let issued = answer(&details(SIGNED));
+    let repaired = mended(
+        "openrouter",
+        CLAUDE,
+        &[ASKED, &issued],
+        &tool_loop(&details(&pieces)),
+        Reach::Refused,
+    );
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(body.contains(SIGNED), "{body}");
+}
+
+#[test]
+fn seals_of_another_vendor_are_refused_by_those_who_check_theirs() {
+    let foreign = |severity| vec![("openrouter/foreign-details", severity)];
+    assert_eq!(routed(CLAUDE, None, FERNET), foreign(Severity::Refuse));
+    assert_eq!(routed("openai/gpt-5", None, SIGNED), foreign(Severity::Refuse));
+    assert_eq!(routed("deepseek/deepseek-v4", None, FERNET), foreign(Severity::Degrade));
+    assert_eq!(routed("somebody/unheard-of", None, FERNET), []);
+    let summary =
+        r#"{"type":"reasoning.summary","summary":"short","format":"openai-responses-v1"}"#;
+    assert_eq!(routed(CLAUDE, None, summary), []);
+    let text = r#"{"type":"reasoning.text","text":"hm","format":"unknown"}"#;
+    assert_eq!(routed(CLAUDE, None, text), foreign(Severity::Note));
+}
+
+#[test]
+fn gemini_wants_the_signature_of_the_first_call_only() {
+    let missing = [("openrouter/first-call-needs-signature", Severity::Refuse)];
+    assert_eq!(routed(GEMINI, None, &HANDLE.replace("Z2VtaW5pcyBzaWc=", "")), missing);
+    assert_eq!(routed(GEMINI, None, &HANDLE.replace(r#""id":"call_1","#, "")), []);
+    let stand_in = HANDLE.replace("Z2VtaW5pcyBzaWc=", "skip_thought_signature_validator");
+    assert_eq!(routed(GEMINI, None, &stand_in), []);
+    let two = tool_loop(&details(HANDLE))
+        .replace(
+            "}}]},",
+            r#"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"#,
+        )
+        .replace(
+            r#""content":"Rain."}]"#,
+            r#""content":"Rain."},{"role":"tool","tool_call_id":"call_2","content":"c"}]"#,
+        );
+    assert_eq!(found(&looked("openrouter", GEMINI, &[], &two)), []);
+    let later = two.replace(r#""id":"call_1","format""#, r#""id":"call_2","format""#);
+    assert_eq!(found(&looked("openrouter", GEMINI, &[], &later)), missing);
+    // Older Geminis and images do not insist, nor do turns that are over.
+    for model in ["google/gemini-2.5-pro", "google/gemini-3-pro-image-preview"] {
+        assert_eq!(found(&looked("openrouter", model, &[], &tool_loop(""))), []);
+    }
+    let closed = tool_loop("").replace(
+        r#""content":"Rain."}]"#,
+        r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
+    );
+    assert_eq!(found(&looked("openrouter", GEMINI, &[], &closed)), []);
+}
+
+#[test]
+fn geminis_signature_is_put_back_or_stood_in_for() {
+    let issued = answer(&details(HANDLE));
+    let body = |documents: &[&str]| {
+        let repaired = mended("openrouter", GEMINI, documents, &tool_loop(""), Reach::Refused);
+        assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+        String::from_utf8(repaired.request.body.to_vec()).unwrap()
+    };
+    assert!(body(&[ASKED, &issued]).contains(HANDLE));
+    assert!(body(&[]).contains(
+        r#"{"type":"reasoning.encrypted","data":"skip_thought_signature_validator","id":"call_1","format":"google-gemini-v1","index":0}"#
+    ));
+}
+
+#[test]
+fn a_stand_in_costs_something_where_the_signature_is_known() {
+    for value in
+        ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="]
+    {
+        let stand_in = HANDLE.replace("Z2VtaW5pcyBzaWc=", value);
+        assert_eq!(routed(GEMINI, None, &stand_in), []);
+        let dropped = [("openrouter/details-dropped", Severity::Degrade)];
+        assert_eq!(routed(GEMINI, Some(HANDLE), &stand_in), dropped);
+    }
+}
+
+#[test]
+fn a_claude_may_read_another_claudes_block() {
+    let (documents, sent) = ([ASKED, &answer(&details(SIGNED))], tool_loop(&details(SIGNED)));
+    let issuer = target("openrouter", "anthropic/claude-opus-4.5");
+    let reader = target("openrouter", CLAUDE);
+    let (prior, request) = (prior(&issuer, &documents), request(&sent));
+    let audit = audit(&Transcript::of(&OpenAiChat, &request).after(&prior), &reader).unwrap();
+    assert_eq!(found(&audit), []);
+}
+
+#[test]
+fn the_summary_counts_what_is_signed() {
+    let unsigned = SECOND.replace("b3RoZXIgb25l", "");
+    let sent = tool_loop(&format!(
+        r#"{}"reasoning":"I need it.And more.","#,
+        details(&format!("{SIGNED},{unsigned}"))
+    ));
+    let summary = looked("openrouter", CLAUDE, &[], &sent).summary;
+    assert_eq!((summary.items, summary.signed), (2, 1));
+    assert_eq!(summary.formats.len(), 1);
+}
+
+#[test]
+fn messages_of_any_shape_are_survived() {
+    for body in [
+        r#"{"model":"m"}"#,
+        r#"{"messages":7}"#,
+        r#"{"messages":[]}"#,
+        r#"{"messages":[null,1,{"role":7,"tool_calls":{},"reasoning_details":"x"},{"role":"assistant","tool_calls":[null,{"id":7}],"reasoning_details":[null,{"type":7,"format":7,"data":7,"index":"x"}]},{"role":"tool"}]}"#,
+    ] {
+        for (provider, model) in [
+            ("openrouter", CLAUDE),
+            ("openrouter", GEMINI),
+            ("mistral", "m"),
+            ("deepseek", "deepseek-v4"),
+        ] {
+            looked(provider, model, &[], body);
+        }
+    }
+}
+
+// ---- how it failed in the field --------------------------------------------------------------------------------------
+
+/// Class A: a router's client keeps `tool_calls` and forgets the details (claude-code-router#1057).
+#[test]
+fn class_a_a_client_drops_the_details() {
+    let issued = answer(&details(HANDLE));
+    let audit = looked("openrouter", GEMINI, &[ASKED, &issued], &tool_loop(""));
+    assert_eq!(found(&audit), [("openrouter/first-call-needs-signature", Severity::Refuse)]);
+    let issued = answer(&details(FERNET));
+    let audit = looked("openrouter", "openai/gpt-5", &[ASKED, &issued], &tool_loop(""));
+    assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade)]);
+}
+
+/// Class B: a store keeps the signature and empties the text (claude-code#63147), or keeps the block twice (openclaw#103587).
+#[test]
+fn class_b_a_store_empties_or_doubles_a_block() {
+    let refused = [("openrouter/signature-invalid", Severity::Refuse)];
+    assert_eq!(routed(CLAUDE, Some(SIGNED), &SIGNED.replace("I need it.", "")), refused);
+    assert_eq!(routed(CLAUDE, Some(SIGNED), &[SIGNED; 3].join(",")).len(), 2);
+}
+
+/// Class C: a Gemini signature of one endpoint goes to another (ai-sdk-provider#491, mastra#23433).
+#[test]
+fn class_c_a_signature_goes_to_another_endpoint() {
+    let issuer = target("vercel", GEMINI);
+    let reader = target("openrouter", GEMINI);
+    let documents = [ASKED, &answer(&details(HANDLE))];
+    let sent = request(&tool_loop(&details(HANDLE)));
+    let prior = prior(&issuer, &documents);
+    let transcript = Transcript::of(&OpenAiChat, &sent).after(&prior);
+    let audit = audit(&transcript, &reader).unwrap();
+    assert_eq!(found(&audit), [("openrouter/foreign-details", Severity::Refuse)]);
+    assert_eq!(audit.findings[0].provider_error, "Corrupted thought signature.");
+    let repaired = repair(&transcript, &reader, Reach::Refused).unwrap();
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    assert!(!String::from_utf8_lossy(&repaired.request.body).contains("Z2VtaW5pcyBzaWc="));
+}
+
+/// Class C: the model is switched in the middle of a conversation (open-webui#28240), there and back.
+#[test]
+fn class_c_the_model_is_switched() {
+    assert_eq!(
+        routed("google/gemini-2.5-pro", None, FERNET),
+        [("openrouter/foreign-details", Severity::Refuse)]
+    );
+    let repaired = mended("openrouter", CLAUDE, &[], &tool_loop(&details(FERNET)), Reach::Refused);
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    assert_eq!(repaired.mended[0].what, "removes the block that another vendor's model sealed");
+}
+
+/// Class D: one of two parallel calls loses its answer to trimming (omnigent#2449).
+#[test]
+fn class_d_a_parallel_batch_is_trimmed() {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_1","content":"c"},{"role":"user","content":"b"}]}"#;
+    let audit = looked("deepseek", "deepseek-v4-flash", &[], body);
+    assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
+    assert_eq!(audit.findings[0].path, "messages[1].tool_calls[1]");
+}
+
+/// Class F: a stream was cut before the signature came, and what came was kept (openclaw#84430).
+#[test]
+fn class_f_a_cut_stream_leaves_an_unsigned_block() {
+    let cut = r#"{"type":"reasoning.text","text":"I ne","format":"anthropic-claude-v1","index":0}"#;
+    assert_eq!(routed(CLAUDE, None, cut), [("openrouter/signature-missing", Severity::Refuse)]);
+    let repaired = mended("openrouter", CLAUDE, &[], &tool_loop(&details(cut)), Reach::Refused);
+    assert!(!String::from_utf8_lossy(&repaired.request.body).contains("I ne"));
+}
+
+/// Class G: a redactor writes over the signature (entireio/cli#1866), a sanitiser over the text (pi-anthropic-oauth#25).
+#[test]
+fn class_g_a_redactor_or_sanitiser_writes_over_a_block() {
+    let refused = [("openrouter/signature-invalid", Severity::Refuse)];
+    let redacted = SIGNED.replace("c2lnbmF0dXJl", "REDACTED");
+    assert_eq!(routed(CLAUDE, Some(SIGNED), &redacted), refused);
+    let joyful = SIGNED.replace("I need it.", "I need it \u{1f600}.");
+    let mangled = SIGNED.replace("I need it.", "I need it \u{fffd}\u{fffd}.");
+    assert_eq!(routed(CLAUDE, Some(&joyful), &mangled), refused);
+    let repaired = mended(
+        "openrouter",
+        CLAUDE,
+        &[ASKED, &answer(&details(&joyful))],
+        &tool_loop(&details(&mangled)),
+        Reach::Refused,
+    );
+    assert!(String::from_utf8_lossy(&repaired.request.body).contains(&joyful));
+}
+
+/// Class H: the first of two calls loses its signature to the second (OmniRoute#11669).
+#[test]
+fn class_h_a_signature_ends_up_on_the_second_call() {
+    let two = |id: &str| {
+        tool_loop(&details(&HANDLE.replace("call_1", id)))
+            .replace("}}]},", r#"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"#)
+            .replace(r#""content":"Rain."}]"#, r#""content":"Rain."},{"role":"tool","tool_call_id":"call_2","content":"c"}]"#)
+    };
+    assert_eq!(found(&looked("openrouter", GEMINI, &[], &two("call_1"))), []);
+    assert_eq!(
+        found(&looked("openrouter", GEMINI, &[], &two("call_2"))),
+        [("openrouter/first-call-needs-signature", Severity::Refuse)]
+    );
+}
+
+/// Class I: a bridge from another wire never sets `reasoning_content` (litellm#27946, cc-switch-cli#170).
+#[test]
+fn class_i_a_bridge_forgets_the_reasoning() {
+    for (provider, model, rule) in [
+        ("deepseek", "deepseek-v4-pro", "deepseek/reasoning-content-missing"),
+        ("moonshot", "kimi-k2-thinking", "kimi/reasoning-content-missing"),
+    ] {
+        let bridged = tool_loop(r#""thinking_blocks":[{"type":"thinking","thinking":"hm"}],"#);
+        let audit = looked(provider, model, &[], &bridged);
+        assert_eq!(found(&audit), [(rule, Severity::Refuse)]);
+        let repaired = mended(provider, model, &[], &bridged, Reach::Refused);
+        assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    }
+}
+
+/// Class K: the schema of a tool is written with its keys in another order (FlowDown#273, sglang#34553).
+#[test]
+fn class_k_a_tools_keys_change_their_order() {
+    let with = |schema: &str| {
+        format!(
+            r#"{{"model":"m","tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}],"messages":[{{"role":"user","content":"a"}}]}}"#
+        )
+    };
+    let before = with(r#"{"type":"object","properties":{}}"#);
+    let now = with(r#"{"properties":{},"type":"object"}"#);
+    let audit = looked("deepseek", "deepseek-chat", &[&before], &now);
+    assert_eq!(found(&audit), [("chat/cache-prefix-broken", Severity::Degrade)]);
+    assert_eq!(audit.findings[0].path, "tools[0]");
+    let repaired = mended("deepseek", "deepseek-chat", &[&before], &now, Reach::Degraded);
+    assert_eq!(repaired.request.body, before.as_bytes());
+}
+
+/// Class L: a thought is said aloud to a Claude (oh-my-pi#7241).
+#[test]
+fn class_l_a_thought_is_said_aloud() {
+    let issued = answer(&details(SIGNED));
+    let sent = tool_loop("")
+        .replace(r#""content":null"#, r#""content":"<thinking>I need it.</thinking>""#);
+    let audit = looked("openrouter", CLAUDE, &[ASKED, &issued], &sent);
+    let aloud = ("chat/thought-as-text", Severity::Degrade);
+    assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade), aloud]);
+    let repaired = mended("openrouter", CLAUDE, &[ASKED, &issued], &sent, Reach::Degraded);
+    assert_eq!(repaired.audit.verdict(), Verdict::Accept);
+    let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
+    assert!(body.contains(r#""content":null"#) && body.contains(SIGNED), "{body}");
+}

@@ -1,0 +1,26 @@
+//! What a prompt cache knows.
+
+use throughline_core::Tree;
+
+use super::*;
+
+fn elements(texts: &[&'static str]) -> Vec<Element> {
+    texts.iter().map(|text| Element::of(Tree::parse(*text).unwrap().root())).collect()
+}
+
+#[test]
+fn a_beginning_is_read_up_to_the_first_difference() {
+    let cache = Cache::default();
+    let owner = Mark::of("owner", "one");
+    let one = elements(&[r#"{"a":"0123456789"}"#, r#"{"b":"0123456789"}"#]);
+    let first = cache.read_and_write(owner, &one);
+    assert_eq!((first.cached, first.fresh()), (0, FRESH));
+    assert_eq!(first.input, Cache::count(&one));
+    let again = cache.read_and_write(owner, &one);
+    assert_eq!((again.cached, again.written), (again.input, 0));
+    let longer = [one.clone(), elements(&[r#"{"c":"0123456789"}"#])].concat();
+    assert_eq!(cache.read_and_write(owner, &longer).cached, first.input);
+    let swapped = [longer[1].clone(), longer[0].clone()];
+    assert_eq!(cache.read_and_write(owner, &swapped).cached, 0);
+    assert_eq!(cache.read_and_write(Mark::of("owner", "two"), &one).cached, 0);
+}

@@ -1,0 +1,38 @@
+//! Digests and the two ways of writing a value.
+
+use throughline_core::Tree;
+
+use super::*;
+
+fn both(text: &'static str) -> (String, String) {
+    let tree = Tree::parse(text).unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(said(tree.root())), text(written(tree.root())))
+}
+
+#[test]
+fn what_a_value_says_does_not_depend_on_how_it_was_written() {
+    let (said_one, written_one) = both(r#"{"b": [1, "\u00e9"], "a": null, "c": {}}"#);
+    let (said_two, written_two) = both(r#"{"c":{},"b":[1,"é"]}"#);
+    assert_eq!(said_one, said_two);
+    assert_eq!(written_one, r#"{"b":[1,"é",],"a":null,"c":{},}"#);
+    assert_ne!(written_one, written_two);
+}
+
+#[test]
+fn marks_of_where_to_cache_count_in_neither() {
+    let marked = r#"[{"text":"a","cache_control":{"type":"ephemeral"}},{"cachePoint":{}}]"#;
+    assert_eq!(both(marked), both(r#"[{"text":"a"}]"#));
+}
+
+#[test]
+fn ids_look_as_asked_and_follow_from_the_digest() {
+    let mark = Mark::of("test", "one");
+    let id = mark.id("toolu_", 24);
+    assert!(id.starts_with("toolu_") && id.len() == 30, "{id}");
+    assert!(id.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'));
+    assert_eq!(id, mark.id("toolu_", 24));
+    assert_ne!(id, mark.and("more").id("toolu_", 24));
+    assert_eq!(mark.hex(40).len(), 40);
+    assert_eq!(Mark::try_from(mark.to_string()), Ok(mark));
+}

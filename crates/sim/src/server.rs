@@ -1,0 +1,451 @@
+//! The HTTP side: requests in, answers and streams out.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use axum::serve::ListenerExt;
+use bytes::Bytes;
+use futures_util::stream;
+use throughline_codec::Framing;
+use throughline_core::{Json, Tree, Wire};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::account;
+use crate::digest::Mark;
+use crate::faults::{Fault, FaultKind, Piece, spoiled};
+use crate::ledger::{Ledger, Record};
+use crate::options::Options;
+use crate::route::{self, Route, route};
+use crate::turn::{Asking, Refusal, Verb};
+use crate::wires::{Endpoint, endpoint};
+use crate::world::World;
+use crate::{mind, stream as streams};
+
+/// The largest body that is read, as large as the largest that a provider takes.
+const LARGEST_BODY: usize = 64 * 1024 * 1024;
+
+/// How long a simulator that stops waits for the answers that it still gives.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
+
+/// A simulator that is running. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Simulator {
+    address: SocketAddr,
+    world: Arc<World>,
+    stop: watch::Sender<bool>,
+    serving: JoinSet<io::Result<()>>,
+}
+
+/// Starts a simulator, which answers from when this returns.
+pub async fn start(options: Options) -> io::Result<Simulator> {
+    let listener = TcpListener::bind(options.listen).await?;
+    let address = listener.local_addr()?;
+    // A stream is many small writes, and each would wait for the last one's acknowledgement. A connection on which that
+    // cannot be set is only slower.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+    let world = Arc::new(World::new(options));
+    let (stop, stopped) = watch::channel(false);
+    let state = Served { world: Arc::clone(&world), stopped: stopped.clone() };
+    let router = Router::new().fallback(answer).with_state(state);
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        axum::serve(listener, router).with_graceful_shutdown(until(stopped)).await
+    });
+    Ok(Simulator { address, world, stop, serving })
+}
+
+impl Simulator {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens, as a base URL without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What was sealed and what came back so far.
+    pub fn ledger(&self) -> Ledger {
+        self.world.book.read()
+    }
+
+    /// Answers what was asked already, and stops. A client that never finishes its request is not waited for long.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let ended = async { while self.serving.join_next().await.is_some() {} };
+        if timeout(LONGEST_GOODBYE, ended).await.is_err() {
+            self.serving.shutdown().await;
+        }
+    }
+
+    /// Serves until somebody else stops it.
+    pub async fn serve(mut self) -> io::Result<()> {
+        match self.serving.join_next().await {
+            Some(Ok(served)) => served,
+            Some(Err(error)) => Err(io::Error::other(error)),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // When the simulator is dropped nobody can stop it any more, which stops it.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+#[derive(Clone)]
+struct Served {
+    world: Arc<World>,
+    stopped: watch::Receiver<bool>,
+}
+
+async fn answer(State(served): State<Served>, request: Request) -> Result<Response, Infallible> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    let world = &*served.world;
+    Ok(match route(path, &world.catalog) {
+        Route::Ledger => {
+            let ledger = serde_json::to_vec_pretty(&world.book.read()).unwrap_or_default();
+            plain(StatusCode::OK, "application/json", ledger)
+        }
+        Route::UnknownRow(name) => {
+            let known: Vec<&str> = world.catalog.providers().iter().map(|row| &*row.name).collect();
+            let message = format!("no provider named `{name}`; known: {}\n", known.join(", "));
+            plain(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", message.into_bytes())
+        }
+        Route::Unknown => not_found(&parts, world),
+        Route::Models { wire, model } => list(&parts, wire, model.as_deref(), world),
+        Route::Model { wire, verb, model, row } => {
+            let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, world)) };
+            let read = to_bytes(body, LARGEST_BODY).await;
+            let asked = Asked { endpoint, wire, verb, model, row, parts: &parts };
+            answer_model(&asked, read.ok(), &served)
+        }
+    })
+}
+
+/// A request to a model, before its body is read.
+struct Asked<'r> {
+    endpoint: &'static dyn Endpoint,
+    wire: Wire,
+    verb: Verb,
+    model: Option<String>,
+    row: Option<Arc<throughline_core::Provider>>,
+    parts: &'r axum::http::request::Parts,
+}
+
+fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Response {
+    let world = &*served.world;
+    let endpoint = asked.endpoint;
+    let mut record = Record::default();
+    record.entry.request = world.next_request();
+    asked.wire.as_str().clone_into(&mut record.entry.wire);
+    let (asking, fault) = match prepare(asked, body, record.entry.request, world) {
+        Ok(prepared) => prepared,
+        Err(unprepared) => {
+            let (row, refusal) = *unprepared;
+            record.entry.provider = row.name.to_string();
+            return refuse(endpoint, &row, &refusal, Mark::default(), record, world);
+        }
+    };
+    record.entry.provider = asking.row.name.to_string();
+    record.entry.model.clone_from(&asking.model);
+    record.entry.account = asking.account.hex(8);
+    if let Some(FaultKind::Status(status, wait)) = fault {
+        let mut refusal = Refusal::new(status, fault_message(status));
+        refusal.retry_after = wait;
+        return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
+    }
+    let turn = match endpoint.read(&asking, world, &mut record) {
+        Ok(turn) => turn,
+        Err(refusal) => {
+            return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
+        }
+    };
+    let identified = endpoint.request_id(asking.nonce);
+    if asking.verb == Verb::Count {
+        record.entry.status = 200;
+        world.book.enter(record);
+        let body = vec![endpoint.count(&turn).bytes().to_vec()];
+        return respond(
+            StatusCode::OK,
+            "application/json",
+            body,
+            fault.as_ref(),
+            served,
+            identified,
+        );
+    }
+    let plan = match mind::plan(&asking, &turn, world) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
+        }
+    };
+    record.entry.lost =
+        world.book.lost(turn.call_ids.iter().map(String::as_str), &record.entry.returned);
+    let whole = endpoint.say(&asking, &turn, &plan, world, &mut record);
+    record.entry.status = 200;
+    record.entry.cached = plan.usage.cached;
+    record.entry.stop = Some(mind::stop_word(&plan.stop).to_owned());
+    world.book.enter(record);
+    if !turn.stream {
+        let body = vec![whole.bytes().to_vec()];
+        return respond(
+            StatusCode::OK,
+            "application/json",
+            body,
+            fault.as_ref(),
+            served,
+            identified,
+        );
+    }
+    let framing = endpoint.framing(&asking);
+    match streams::chunks(endpoint, &whole, &turn.target, framing, asking.nonce) {
+        Ok(chunks) => {
+            let kind = content_type(framing);
+            respond(StatusCode::OK, kind, chunks, fault.as_ref(), served, identified)
+        }
+        // The simulator wrote an answer that its own codec cannot read. That is a defect, and is said as one.
+        Err(error) => {
+            plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
+        }
+    }
+}
+
+type Unprepared = Box<(Arc<throughline_core::Provider>, Refusal)>;
+
+fn prepare(
+    asked: &Asked<'_>,
+    body: Option<Bytes>,
+    number: u64,
+    world: &World,
+) -> Result<(Asking, Option<FaultKind>), Unprepared> {
+    let path = asked.parts.uri.path();
+    let query = asked.parts.uri.query().unwrap_or_default();
+    let headers = &asked.parts.headers;
+    let row = |model: &str| {
+        let named = asked.row.clone();
+        named.unwrap_or_else(|| route::row(&world.catalog, &asked.wire, model, path))
+    };
+    let refused = |refusal: Refusal| Box::new((row(""), refusal));
+    if asked.parts.method != Method::POST {
+        return Err(refused(Refusal::new(405, "Method Not Allowed")));
+    }
+    let Some(body) = body else {
+        return Err(refused(Refusal::new(413, "Request exceeds the maximum size")));
+    };
+    let tree = Tree::parse(body.clone()).map_err(|error| {
+        refused(Refusal::invalid(format!("The request body is not valid JSON: {error}")))
+    })?;
+    let in_body = || tree.root().text_of("model").map(std::borrow::Cow::into_owned);
+    let model = asked.model.clone().or_else(in_body).unwrap_or_default();
+    let account = account::account(headers, query);
+    let created = account::created(headers).map_err(|error| refused(Refusal::invalid(error)))?;
+    let fault = fault(headers, number, world).map_err(|error| refused(Refusal::invalid(error)))?;
+    let row = row(&model);
+    let nonce = world.nonce(request_mark(&row, &model, asked.verb, account, &tree));
+    let asking = Asking {
+        row,
+        model,
+        verb: asked.verb,
+        query: query.to_owned(),
+        headers: headers.clone(),
+        body: tree,
+        account,
+        account_created: created.unwrap_or(world.options.account_created),
+        nonce,
+    };
+    Ok((asking, fault))
+}
+
+/// What is asked, by whom and of whom. Whether the answer is to be streamed does not count: it says the same either way.
+fn request_mark(
+    row: &throughline_core::Provider,
+    model: &str,
+    verb: Verb,
+    account: Mark,
+    body: &Tree,
+) -> Mark {
+    let counts = [u8::from(verb == Verb::Count)];
+    let account = account.bytes();
+    let mut pieces: Vec<&[u8]> = vec![row.name.as_bytes(), model.as_bytes(), &counts, &account];
+    let members = body.root().members();
+    for (name, value) in
+        members.filter(|(name, _)| !name.is("stream") && !name.is("stream_options"))
+    {
+        pieces.extend([name.raw(), value.raw()]);
+    }
+    Mark::of_all("throughline-sim request", pieces)
+}
+
+/// The fault that the request asks for, or else the first that was set for it.
+fn fault(
+    headers: &axum::http::HeaderMap,
+    number: u64,
+    world: &World,
+) -> Result<Option<FaultKind>, String> {
+    if let Some(value) = headers.get("x-sim-fault") {
+        let text = value.to_str().unwrap_or_default();
+        let fault: Fault = text.parse().map_err(|error: crate::InvalidFault| error.to_string())?;
+        return Ok(Some(fault.kind).filter(|_| fault.only.is_none_or(|only| only == number)));
+    }
+    let mut set = world.options.faults.iter();
+    let found = set.find(|fault| fault.only.is_none_or(|only| only == number));
+    Ok(found.map(|fault| fault.kind.clone()))
+}
+
+fn fault_message(status: u16) -> &'static str {
+    match status {
+        429 => {
+            "This request would exceed the rate limit for your organization. Please try again later."
+        }
+        503 => "The model is overloaded. Please try again later.",
+        529 => "Overloaded",
+        _ => "Internal server error",
+    }
+}
+
+fn refuse(
+    endpoint: &dyn Endpoint,
+    row: &throughline_core::Provider,
+    refusal: &Refusal,
+    nonce: Mark,
+    mut record: Record,
+    world: &World,
+) -> Response {
+    record.entry.status = refusal.status;
+    record.entry.refused = Some(refusal.message.clone());
+    world.book.enter(record);
+    let (id_header, id) = endpoint.request_id(nonce);
+    let body = endpoint.refuse(row, refusal, &id);
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = plain(status, "application/json", body.bytes().to_vec());
+    put(&mut response, id_header, &id);
+    if let Some(wait) = refusal.retry_after {
+        put(&mut response, "retry-after", &wait.to_string());
+    }
+    for (name, value) in endpoint.refusal_headers(refusal) {
+        put(&mut response, name, &value);
+    }
+    response
+}
+
+fn list(
+    parts: &axum::http::request::Parts,
+    wire: Option<Wire>,
+    model: Option<&str>,
+    world: &World,
+) -> Response {
+    let is_anthropic = parts.headers.contains_key("anthropic-version");
+    let is_google = parts.headers.contains_key("x-goog-api-key");
+    let usual = match (is_anthropic, is_google) {
+        (true, _) => Wire::ANTHROPIC_MESSAGES,
+        (false, true) => Wire::GEMINI,
+        (false, false) => Wire::OPENAI_RESPONSES,
+    };
+    let Some(endpoint) = endpoint(&wire.unwrap_or(usual)) else { return not_found(parts, world) };
+    match endpoint.models(world, model) {
+        Some(models) => plain(StatusCode::OK, "application/json", models.bytes().to_vec()),
+        None => not_found(parts, world),
+    }
+}
+
+/// What the provider that the client seems to have meant says of a path that leads nowhere.
+fn not_found(parts: &axum::http::request::Parts, world: &World) -> Response {
+    let path = parts.uri.path();
+    let wire = if parts.headers.contains_key("anthropic-version") {
+        Wire::ANTHROPIC_MESSAGES
+    } else if path.starts_with("/v1beta/") || parts.headers.contains_key("x-goog-api-key") {
+        Wire::GEMINI
+    } else if path.starts_with("/model/") {
+        Wire::BEDROCK_CONVERSE
+    } else {
+        Wire::OPENAI_RESPONSES
+    };
+    let row = route::row(&world.catalog, &wire, "", path);
+    let message = if wire == Wire::OPENAI_RESPONSES {
+        format!("Invalid URL ({} {path})", parts.method)
+    } else {
+        "Not found".to_owned()
+    };
+    let refusal = Refusal::new(404, message);
+    let body = endpoint(&wire)
+        .map_or_else(Json::null, |endpoint| endpoint.refuse(&row, &refusal, "req_unknown"));
+    plain(StatusCode::NOT_FOUND, "application/json", body.bytes().to_vec())
+}
+
+fn content_type(framing: Framing) -> &'static str {
+    match framing {
+        Framing::Sse => "text/event-stream; charset=utf-8",
+        Framing::JsonLines => "application/x-ndjson",
+        Framing::JsonArray => "application/json",
+        Framing::EventStream => "application/vnd.amazon.eventstream",
+    }
+}
+
+fn respond(
+    status: StatusCode,
+    content_type: &'static str,
+    chunks: Vec<Vec<u8>>,
+    fault: Option<&FaultKind>,
+    served: &Served,
+    (id_header, id): (&'static str, String),
+) -> Response {
+    let is_whole = chunks.len() < 2 && fault.is_none();
+    let mut response = if is_whole {
+        plain(status, content_type, chunks.concat())
+    } else {
+        let is_slow = fault == Some(&FaultKind::Drip);
+        let pieces = spoiled(chunks, fault).into_iter();
+        let stopped = served.stopped.clone();
+        let body = stream::unfold((pieces, stopped), move |(mut pieces, stopped)| async move {
+            let piece = pieces.next()?;
+            if is_slow || piece == Piece::Break {
+                // What was said so far goes out first.
+                tokio::task::yield_now().await;
+            }
+            let said = match piece {
+                Piece::Bytes(bytes) => Ok(Bytes::from(bytes)),
+                Piece::Break => Err(io::Error::other("the connection was cut on request")),
+                Piece::Silence => {
+                    until(stopped.clone()).await;
+                    return None;
+                }
+            };
+            Some((said, (pieces, stopped)))
+        });
+        let mut response = Response::new(Body::from_stream(body));
+        *response.status_mut() = status;
+        put(&mut response, header::CONTENT_TYPE.as_str(), content_type);
+        response
+    };
+    put(&mut response, id_header, &id);
+    response
+}
+
+fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    put(&mut response, header::CONTENT_TYPE.as_str(), content_type);
+    response
+}
+
+/// Sets a header. A value that no header can hold is left out.
+fn put(response: &mut Response, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(HeaderName::from_static(name), value);
+    }
+}

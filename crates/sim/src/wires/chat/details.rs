@@ -1,0 +1,332 @@
+//! `reasoning_details`, as a router passes them to the model that it asks, and what that model's vendor says of them.
+
+use std::collections::HashSet;
+
+use throughline_core::{Contract, Node, Profile};
+
+use crate::digest::Mark;
+use crate::keys::{Claims, Form};
+use crate::ledger::{Record, Verdict};
+use crate::turn::{Asking, Refusal, Turn};
+use crate::wires::chat::read::calls;
+use crate::wires::claude::{Block, seals};
+use crate::wires::openai;
+use crate::world::World;
+
+/// The upstreams, as the router names them.
+pub(super) const ANTHROPIC: &str = "Anthropic";
+pub(super) const GOOGLE: &str = "Google AI Studio";
+pub(super) const OPENAI: &str = "OpenAI";
+
+const FUNCTION_CALL_UNSIGNED: &str = "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance.";
+
+/// Whose model is asked behind a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vendor {
+    Claude,
+    Gemini,
+    OpenAi,
+    Xai,
+    /// One that seals nothing.
+    Other,
+}
+
+impl Vendor {
+    /// Whose family it is.
+    pub(super) fn of(profile: &Profile) -> Self {
+        let name = profile.name.as_str();
+        let begins = |start: &str| name.starts_with(start);
+        match name {
+            "gpt-oss" => Self::Other,
+            _ if begins("claude") => Self::Claude,
+            _ if begins("gemini") => Self::Gemini,
+            _ if begins("gpt") || begins("openai") => Self::OpenAi,
+            _ if begins("grok") => Self::Xai,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whose shape a detail has, where its format tells.
+    fn of_format(format: &str) -> Option<Self> {
+        match format {
+            "anthropic-claude-v1" => Some(Self::Claude),
+            "google-gemini-v1" => Some(Self::Gemini),
+            "xai-responses-v1" | "bedrock-xai-responses-v1" => Some(Self::Xai),
+            format if format.ends_with("openai-responses-v1") => Some(Self::OpenAi),
+            _ => None,
+        }
+    }
+
+    /// The format of its details.
+    pub(super) fn format(self) -> &'static str {
+        match self {
+            Self::Claude => "anthropic-claude-v1",
+            Self::Gemini => "google-gemini-v1",
+            Self::OpenAi => "openai-responses-v1",
+            Self::Xai => "xai-responses-v1",
+            Self::Other => "unknown",
+        }
+    }
+
+    /// The router's name for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => ANTHROPIC,
+            Self::Gemini => GOOGLE,
+            Self::OpenAi => OPENAI,
+            Self::Xai => "xAI",
+            Self::Other => "Novita",
+        }
+    }
+
+    /// Who signs for it: Claude's signatures are good wherever Claude is asked.
+    pub(super) fn signer(self, asking: &Asking) -> &str {
+        match self {
+            Self::Claude => seals::SIGNER,
+            Self::Gemini | Self::OpenAi | Self::Xai | Self::Other => &asking.row.name,
+        }
+    }
+
+    /// What its seals look like.
+    pub(super) fn form(self) -> Form {
+        match self {
+            Self::Claude => Form::Claude,
+            Self::Gemini => Form::Gemini,
+            Self::OpenAi | Self::Xai | Self::Other => Form::Fernet,
+        }
+    }
+
+    fn refuse(self, message: impl Into<String>) -> Refusal {
+        let refusal = Refusal::invalid(message).kind(self.name());
+        match self {
+            Self::OpenAi => refusal.code("invalid_encrypted_content"),
+            Self::Claude | Self::Gemini | Self::Xai | Self::Other => refusal,
+        }
+    }
+}
+
+/// What a message says besides its reasoning, by which a Claude's thought beside it knows it again.
+fn landmarks(message: Node<'_>) -> Vec<Mark> {
+    let text = Block::Text(openai::text(message.get("content")));
+    let calls = calls(message).map(|call| {
+        let id = call.text_of("id").unwrap_or_default().into_owned();
+        Block::Call { id, name: String::new(), said: Vec::new() }
+    });
+    [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
+}
+
+/// Checks the details of all messages, as the vendor of the model would.
+pub(super) fn check(
+    asking: &Asking,
+    turn: &Turn,
+    messages: &[Node<'_>],
+    world: &World,
+    record: &mut Record,
+) -> Result<(), Refusal> {
+    let vendor = Vendor::of(&turn.target.profile);
+    let is_models = |message: &&Node<'_>| message.get("role").is_some_and(|r| r.is("assistant"));
+    let spoken = messages.iter().filter(is_models);
+    let landmarks = spoken.flat_map(|message| landmarks(*message)).collect();
+    let checker = Checker { asking, turn, world, vendor, landmarks };
+    let is_user = |message: &Node<'_>| message.get("role").is_some_and(|role| role.is("user"));
+    let current = messages.iter().rposition(is_user).unwrap_or_default();
+    let mut place = 0;
+    for (at, message) in messages.iter().enumerate() {
+        let role = message.text_of("role").unwrap_or_default();
+        if role == "assistant" {
+            let place = Place { at, upstream: place, is_current: at > current };
+            checker.message(place, *message, record)?;
+        }
+        // The vendor gets the system prompt apart, and answers of one step in one message.
+        let next = messages.get(at + 1).and_then(|next| next.text_of("role"));
+        let is_joined = role == "tool" && next.as_deref() == Some("tool");
+        place += usize::from(!matches!(&*role, "system" | "developer") && !is_joined);
+    }
+    Ok(())
+}
+
+/// Where a message stands.
+#[derive(Clone, Copy)]
+struct Place {
+    /// In the request.
+    at: usize,
+    /// In what the vendor gets.
+    upstream: usize,
+    /// Whether the turn that it belongs to is still under way.
+    is_current: bool,
+}
+
+struct Checker<'a> {
+    asking: &'a Asking,
+    turn: &'a Turn,
+    world: &'a World,
+    vendor: Vendor,
+    /// What all messages of the model say besides their reasoning.
+    landmarks: HashSet<Mark>,
+}
+
+impl Checker<'_> {
+    fn message(&self, place: Place, message: Node<'_>, record: &mut Record) -> Result<(), Refusal> {
+        let details: Vec<Node<'_>> =
+            message.present("reasoning_details").into_iter().flat_map(Node::elements).collect();
+        let beside = landmarks(message);
+        for (number, detail) in details.iter().enumerate() {
+            let is_fragment = |other: &&Node<'_>| {
+                let index = |node: &Node<'_>| node.get("index").and_then(Node::u64);
+                is_text(**other) && index(other).is_some() && index(other) == index(detail)
+            };
+            let fragments = details.iter().filter(is_fragment).count();
+            let path = format!("messages[{}].reasoning_details[{number}]", place.at);
+            let block = format!("messages.{}.content.{number}", place.upstream);
+            let found = Found { place, detail: *detail, path, block };
+            if self.vendor == Vendor::Claude && is_text(*detail) && fragments > 1 {
+                found.note(record, Verdict::Refused("fragment".into()));
+                return Err(self.invalid_signature(&found));
+            }
+            match found.sealed() {
+                Some(sealed) => self.sealed(&found, &sealed, &beside, record)?,
+                None => self.unsealed(&found)?,
+            }
+        }
+        self.first_call(place, message, &details)
+    }
+
+    fn invalid_signature(&self, found: &Found<'_>) -> Refusal {
+        self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
+    }
+
+    /// A thinking block that Claude is shown in the current turn needs its signature.
+    fn unsealed(&self, found: &Found<'_>) -> Result<(), Refusal> {
+        let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
+        if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
+            return Ok(());
+        }
+        if found.detail.present("signature").is_some() {
+            return Err(self.invalid_signature(found));
+        }
+        let message = format!("{}.thinking.signature: Field required", found.block);
+        Err(self.vendor.refuse(message))
+    }
+
+    fn sealed(
+        &self,
+        found: &Found<'_>,
+        sealed: &str,
+        beside: &[Mark],
+        record: &mut Record,
+    ) -> Result<(), Refusal> {
+        let refuse = |why: &str, refusal: Refusal, record: &mut Record| {
+            record.give_back(sealed, &*found.path, Verdict::Refused(why.to_owned()));
+            Err(refusal)
+        };
+        let leave = |why: &str, record: &mut Record| {
+            record.give_back(sealed, &*found.path, Verdict::Dropped(why.to_owned()));
+            Ok(())
+        };
+        if matches!(self.vendor, Vendor::Xai | Vendor::Other) {
+            return leave("not_read", record);
+        }
+        let unverified = || match self.vendor {
+            Vendor::Gemini => self.vendor.refuse("Corrupted thought signature."),
+            Vendor::OpenAi => {
+                let id = found.detail.text_of("id").unwrap_or_default();
+                self.vendor.refuse(format!("The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."))
+            }
+            Vendor::Claude | Vendor::Xai | Vendor::Other => self.invalid_signature(found),
+        };
+        if found.format().is_some_and(|format| format != self.vendor) {
+            return refuse("foreign", unverified(), record);
+        }
+        let signer = self.vendor.signer(self.asking);
+        let Ok(claims) = self.world.keys.open(signer, self.vendor.form(), sealed) else {
+            return refuse("unknown", unverified(), record);
+        };
+        if self.vendor == Vendor::Claude {
+            if !signs(&claims, found.detail) {
+                return refuse("edited", self.invalid_signature(found), record);
+            }
+            let is_elsewhere = |mark| self.landmarks.contains(mark) && !beside.contains(mark);
+            if claims.beside.as_ref().is_some_and(is_elsewhere) {
+                let message = format!(
+                    "{}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response.",
+                    found.block
+                );
+                return refuse("moved", self.vendor.refuse(message), record);
+            }
+        }
+        if !self.turn.target.profile.reads_seals_of(&claims.family) {
+            return leave("model_binding_mismatch", record);
+        }
+        record.give_back(sealed, &*found.path, Verdict::Accepted);
+        Ok(())
+    }
+
+    /// The first call of each step of the current turn goes back to Gemini with its signature.
+    fn first_call(
+        &self,
+        place: Place,
+        message: Node<'_>,
+        details: &[Node<'_>],
+    ) -> Result<(), Refusal> {
+        let is_checked = self.vendor == Vendor::Gemini
+            && self.turn.target.profile.contract != Contract::Stateless
+            && place.is_current;
+        let ids: Vec<_> = calls(message).filter_map(|call| call.text_of("id")).collect();
+        let Some(first) = ids.first().filter(|_| is_checked) else { return Ok(()) };
+        let is_its = |detail: &Node<'_>| {
+            let id = detail.present("id").and_then(Node::text);
+            let is_others = |id: &str| id != first && ids.iter().any(|other| other == id);
+            detail.text_of("data").is_some_and(|data| !data.is_empty())
+                && !id.is_some_and(|id| is_others(&id))
+        };
+        if details.iter().any(is_its) {
+            return Ok(());
+        }
+        let name = calls(message).next().and_then(|call| call.at("/function/name"));
+        let name = name.and_then(Node::text).unwrap_or_default();
+        let message = format!(
+            "{FUNCTION_CALL_UNSIGNED} Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
+            place.upstream + 1
+        );
+        Err(self.vendor.refuse(message))
+    }
+}
+
+/// A detail, and where it stands.
+struct Found<'t> {
+    place: Place,
+    detail: Node<'t>,
+    path: String,
+    block: String,
+}
+
+impl Found<'_> {
+    fn format(&self) -> Option<Vendor> {
+        Vendor::of_format(&self.detail.text_of("format")?)
+    }
+
+    /// The opaque value, where there is one that says something.
+    fn sealed(&self) -> Option<String> {
+        let value = ["signature", "data"].iter().find_map(|key| self.detail.text_of(key));
+        value.filter(|value| !value.is_empty()).map(std::borrow::Cow::into_owned)
+    }
+
+    fn note(&self, record: &mut Record, verdict: Verdict) {
+        if let Some(sealed) = self.sealed() {
+            record.give_back(&sealed, &*self.path, verdict);
+        }
+    }
+}
+
+fn is_text(detail: Node<'_>) -> bool {
+    detail.get("type").is_some_and(|kind| kind.is("reasoning.text"))
+}
+
+/// Whether a seal of Claude's is for what the detail says.
+fn signs(claims: &Claims, detail: Node<'_>) -> bool {
+    if !is_text(detail) {
+        return claims.kind == "redacted_thinking";
+    }
+    let text = detail.text_of("text").unwrap_or_default();
+    claims.kind == "thinking" && claims.text == seals::signed_text(&text)
+}

@@ -1,0 +1,312 @@
+//! Requests, read: the settings, the messages, and what each row's endpoint refuses of them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use throughline_core::{CallIds, Channel, Contract, ForcedTools, Node, Profile, Switch};
+
+use crate::cache::Element;
+use crate::ledger::{Record, Verdict};
+use crate::turn::{Asking, Refusal, Turn, Verb};
+use crate::wires::chat::details::{self, Vendor};
+use crate::wires::chat::text_key;
+use crate::wires::openai;
+use crate::world::World;
+
+/// Reads a request.
+pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    let root = asking.body.root();
+    let messages: Vec<Node<'_>> =
+        root.get("messages").into_iter().flat_map(Node::elements).collect();
+    for (key, is_there) in [("model", !asking.model.is_empty()), ("messages", !messages.is_empty())]
+    {
+        if !is_there {
+            let message = format!("Missing required parameter: '{key}'.");
+            let refusal = Refusal::invalid(message).param(key);
+            return Err(refusal.code("missing_required_parameter"));
+        }
+    }
+    let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));
+    let mut turn = Turn::new(target);
+    settings(&mut turn, asking, root)?;
+    if asking.row.dialect.channel == Channel::Chunks {
+        known_keys(&messages)?;
+    }
+    call_ids(asking, &messages)?;
+    answered(asking, &messages)?;
+    demanded(&turn, asking, &messages)?;
+    listen(&mut turn, root, &messages, world);
+    match asking.row.dialect.channel {
+        Channel::Details => details::check(asking, &turn, &messages, world, record)?,
+        Channel::AsEmitted
+        | Channel::None
+        | Channel::ReasoningContent
+        | Channel::Reasoning
+        | Channel::Thinking
+        | Channel::Chunks
+        | Channel::Tags => texts(asking, &messages, world, record),
+    }
+    Ok(turn)
+}
+
+fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refusal> {
+    let profile = Arc::clone(&turn.target.profile);
+    let dialect = &asking.row.dialect;
+    let effort = root.present("reasoning_effort").and_then(Node::text);
+    let effort = effort.as_deref();
+    // A vendor's own endpoint knows that a model has no such knob; another server lets it pass.
+    let knows_all = matches!(&*asking.row.name, "openai-chat" | "azure-chat" | "xai-chat");
+    if dialect.switch == Switch::Effort
+        && let Some(effort) = effort
+        && !profile.efforts.iter().any(|known| known == effort)
+        && (knows_all || !profile.efforts.is_empty())
+    {
+        let (model, param) = (&asking.model, "reasoning_effort");
+        return Err(openai::unsupported_effort(&profile, model, effort, param));
+    }
+    turn.choice = openai::choice(root);
+    turn.thinks = thinks(&profile, dialect.switch, root, effort);
+    let is_router = dialect.channel == Channel::Details;
+    if is_router && turn.choice.is_forced() && Vendor::of(&profile) == Vendor::Claude {
+        // The router leaves the thinking out in silence, since the two do not go together.
+        turn.thinks = false;
+    }
+    let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
+    if let Some(param) = openai::sampling(root).filter(|_| is_fixed && !is_router) {
+        let said = root.get(param).map(Node::raw).map(String::from_utf8_lossy).unwrap_or_default();
+        let message = format!(
+            "Unsupported value: '{param}' does not support {said} with this model. Only the default (1) value is supported."
+        );
+        return Err(Refusal::invalid(message).param(param).code("unsupported_value"));
+    }
+    let is_renamed = profile.name == "openai-o" && !is_router;
+    if is_renamed && root.present("max_tokens").is_some() {
+        let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+        return Err(Refusal::invalid(message).param("max_tokens").code("unsupported_parameter"));
+    }
+    let is_refused = profile.forced_tools == ForcedTools::RefusedWhileThinking && turn.thinks;
+    if is_refused && turn.choice.is_forced() {
+        return Err(Refusal::invalid("Thinking mode does not support this tool_choice"));
+    }
+    let (format, include) = (root.present("reasoning_format"), root.present("include_reasoning"));
+    if &*asking.row.name == "groq" && format.is_some() && include.is_some() {
+        let message = "cannot specify both `include_reasoning` and `reasoning_format`";
+        return Err(Refusal::invalid(message).param("reasoning_format"));
+    }
+    let is_hidden = format.is_some_and(|format| format.is("hidden"))
+        || include.is_some_and(|include| include.bool() == Some(false))
+        || root.at("/reasoning/exclude").and_then(Node::bool) == Some(true);
+    turn.shows = !is_hidden;
+    turn.stream =
+        asking.verb == Verb::Stream || root.get("stream").and_then(Node::bool).unwrap_or(false);
+    turn.tools = openai::tools(root, true);
+    turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
+    turn.schema = match root.at("/response_format/type").and_then(Node::text).as_deref() {
+        Some("json_schema") => root.at("/response_format/json_schema/schema").map(openai::value),
+        Some("json_object") => Some(Value::Bool(true)),
+        Some(_) | None => None,
+    };
+    let most = root.present("max_completion_tokens").or_else(|| root.present("max_tokens"));
+    turn.max_tokens = most.and_then(Node::u64);
+    Ok(())
+}
+
+/// Whether the model thinks, in the words of the row's own switch.
+fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str>) -> bool {
+    let switched = match switch {
+        Switch::Effort => {
+            let is_prompted = root.get("prompt_mode").is_some_and(|mode| mode.is("reasoning"));
+            return is_prompted || openai::thinks(profile, effort);
+        }
+        Switch::Object => {
+            let Some(object) = root.present("reasoning") else {
+                return openai::thinks(profile, effort);
+            };
+            let is_off = object.get("enabled").and_then(Node::bool) == Some(false)
+                || object.get("effort").is_some_and(|effort| effort.is("none"));
+            Some(!is_off)
+        }
+        Switch::Toggle => match root.at("/thinking/type").and_then(Node::text).as_deref() {
+            Some("disabled") => Some(false),
+            Some(_) => Some(true),
+            None => return openai::thinks(profile, effort),
+        },
+        Switch::Flag => root.get("enable_thinking").and_then(Node::bool),
+        Switch::Think => root.get("think").and_then(|think| think.bool().or(Some(true))),
+        Switch::None => None,
+    };
+    match switched {
+        Some(true) => profile.can_think(),
+        Some(false) => profile.always_thinks,
+        None => profile.thinks_by_default || profile.always_thinks,
+    }
+}
+
+/// Mistral's schema knows no reasoning but chunks.
+fn known_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
+    for (at, message) in messages.iter().enumerate() {
+        let forbidden = ["reasoning_content", "reasoning", "reasoning_details"];
+        let Some(key) = forbidden.into_iter().find(|key| message.get(key).is_some()) else {
+            continue;
+        };
+        let role = message.text_of("role").unwrap_or_default();
+        let refusal = Refusal::new(422, "Extra inputs are not permitted").kind("extra_forbidden");
+        return Err(refusal.param(format!("messages.{at}.{role}.{key}")));
+    }
+    Ok(())
+}
+
+fn call_ids(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    if asking.row.dialect.call_ids != CallIds::Nine {
+        return Ok(());
+    }
+    let named = messages.iter().flat_map(|message| {
+        let calls = calls(*message).filter_map(|call| call.text_of("id"));
+        calls.chain(message.text_of("tool_call_id")).collect::<Vec<_>>()
+    });
+    let is_good = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    for id in named {
+        if !is_good(&id) {
+            let message =
+                format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
+            return Err(Refusal::invalid(message).code("3280"));
+        }
+    }
+    Ok(())
+}
+
+/// The calls of a message.
+pub(super) fn calls(message: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    message.present("tool_calls").into_iter().flat_map(Node::elements)
+}
+
+/// Every call is answered right behind its message, and nothing is answered that was not asked.
+fn answered(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    let mut waiting: Vec<String> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        let is_answer = message.get("role").is_some_and(|role| role.is("tool"));
+        if is_answer {
+            let id = message.text_of("tool_call_id").unwrap_or_default();
+            let Some(found) = waiting.iter().position(|call| **call == *id) else {
+                let message = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
+                return Err(unanswered(asking, message.to_owned(), at));
+            };
+            waiting.remove(found);
+            continue;
+        }
+        still_waiting(asking, &waiting, at)?;
+        let ids = calls(*message).filter_map(|call| call.text_of("id"));
+        waiting = ids.map(std::borrow::Cow::into_owned).collect();
+    }
+    still_waiting(asking, &waiting, messages.len())
+}
+
+fn still_waiting(asking: &Asking, waiting: &[String], at: usize) -> Result<(), Refusal> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+        waiting.join(", ")
+    );
+    Err(unanswered(asking, message, at))
+}
+
+fn unanswered(asking: &Asking, message: String, at: usize) -> Refusal {
+    if asking.row.dialect.channel == Channel::Chunks {
+        let message = "Not the same number of function calls and responses";
+        return Refusal::invalid(message).code("3230");
+    }
+    Refusal::invalid(message).param(format!("messages.[{at}].role"))
+}
+
+/// While the model thinks, a message with calls must say what led to them.
+fn demanded(turn: &Turn, asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    let dialect = &asking.row.dialect;
+    let is_demanded = dialect.demanded_with_tools
+        && turn.target.profile.contract != Contract::Stateless
+        && turn.thinks;
+    let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
+    // Where the row's own stand-in has to say something, an empty text says too little.
+    let is_empty_fine = dialect.stand_in.as_deref().is_none_or(str::is_empty);
+    for (at, message) in messages.iter().enumerate() {
+        let text = message.present(key).and_then(Node::text);
+        let is_there = text.is_some_and(|text| is_empty_fine || !text.is_empty());
+        if is_there || calls(*message).next().is_none() {
+            continue;
+        }
+        let message = match (&*asking.row.name, turn.target.profile.name.as_str()) {
+            ("moonshot", _) => format!(
+                "thinking is enabled but {key} is missing in assistant tool call message at index {at}"
+            ),
+            (_, "deepseek-v3.2") => format!(
+                "Missing {key} field in the assistant message at message index {at}. For more information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
+            ),
+            (_, _) => {
+                format!("The {key} in the thinking mode must be passed back to the API.")
+            }
+        };
+        return Err(Refusal::invalid(message));
+    }
+    Ok(())
+}
+
+/// Notes the thoughts that came back as texts. Nobody refuses them; a changed one is not what was thought.
+fn texts(asking: &Asking, messages: &[Node<'_>], world: &World, record: &mut Record) {
+    let channel = asking.row.dialect.channel;
+    for (at, message) in messages.iter().enumerate() {
+        if !message.get("role").is_some_and(|role| role.is("assistant")) {
+            continue;
+        }
+        let text = match text_key(channel) {
+            Some(key) => message.text_of(key).map(std::borrow::Cow::into_owned),
+            None => written_in_content(channel, *message),
+        };
+        let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
+        let is_known = text.trim().chars().count() < 12 || world.book.was_thought(&text);
+        let verdict =
+            if is_known { Verdict::Accepted } else { Verdict::Dropped("altered".to_owned()) };
+        record.give_back(&text, format!("messages[{at}]"), verdict);
+    }
+}
+
+/// The thought that stands inside a message's content, as a chunk or between tags.
+fn written_in_content(channel: Channel, message: Node<'_>) -> Option<String> {
+    let content = message.present("content")?;
+    if channel == Channel::Chunks {
+        let mut chunks = content.elements();
+        let thinking = chunks.find_map(|chunk| chunk.get("thinking"))?;
+        return Some(openai::text(Some(thinking)));
+    }
+    let text = openai::text(Some(content));
+    let (_, rest) = text.split_once("<think>").filter(|_| channel == Channel::Tags)?;
+    let (thought, _) = rest.split_once("</think>")?;
+    Some(thought.trim().to_owned())
+}
+
+/// Notes what was said, and how it was written.
+fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &World) {
+    let tools = root.get("tools").into_iter().flat_map(Node::elements);
+    turn.elements.extend(tools.map(Element::of));
+    let is_claude = Vendor::of(&turn.target.profile) == Vendor::Claude;
+    for message in messages {
+        turn.elements.push(Element::of(*message));
+        let text = openai::text(message.get("content"));
+        match message.text_of("role").as_deref() {
+            Some("user") => turn.user_said(text),
+            Some("tool") => turn.results.push(text),
+            Some("assistant") => {
+                turn.step += 1;
+                for call in calls(*message) {
+                    let name = ["/function/name", "/custom/name"];
+                    let name = name.iter().find_map(|at| call.at(at)?.text());
+                    turn.called.push(name.unwrap_or_default().into_owned());
+                    turn.call_ids.extend(call.text_of("id").map(std::borrow::Cow::into_owned));
+                }
+                let is_tagged = ["<think>", "<thinking>"].iter().any(|tag| text.contains(tag));
+                turn.demoted |= is_claude && (is_tagged || world.book.was_thought(&text));
+            }
+            Some(_) | None => {}
+        }
+    }
+}

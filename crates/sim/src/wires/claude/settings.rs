@@ -1,0 +1,259 @@
+//! What Claude refuses of a request's settings: how it is asked to think, how hard, with which sampling and tools.
+
+use throughline_core::{ForcedTools, Mode, Node, Profile};
+
+use crate::turn::{Choice, Refusal};
+
+/// The beta that lets a request say what becomes of thoughts that are bound to another conversation.
+pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
+
+/// The beta that lets a budget exceed the limit of tokens, when there are tools.
+const INTERLEAVED_BETA: &str = "interleaved-thinking-2025-05-14";
+
+/// What a request says of how to answer.
+#[derive(Debug, Default)]
+pub(crate) struct Settings<'t> {
+    pub(crate) thinking: Option<Node<'t>>,
+    pub(crate) effort: Option<String>,
+    pub(crate) max_tokens: Option<u64>,
+    pub(crate) temperature: Option<Node<'t>>,
+    pub(crate) top_p: Option<Node<'t>>,
+    pub(crate) top_k: Option<Node<'t>>,
+    pub(crate) choice: Choice,
+    pub(crate) has_tools: bool,
+    pub(crate) betas: Vec<String>,
+}
+
+/// How a request asks for thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// It does not say.
+    Silent,
+    /// By a mode.
+    For(Mode),
+}
+
+/// What becomes of thoughts that are bound to another conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The request does not say.
+    Unsaid,
+    /// The request is refused.
+    Error,
+    /// They are left out.
+    Drop,
+}
+
+impl Settings<'_> {
+    /// How it asks for thinking. A word that nobody knows is refused by [`check`].
+    pub(crate) fn asks(&self) -> Asks {
+        let word = self.thinking.and_then(|thinking| thinking.text_of("type"));
+        match word.as_deref() {
+            Some("enabled") => Asks::For(Mode::Enabled),
+            Some("adaptive") => Asks::For(Mode::Adaptive),
+            Some("disabled") => Asks::For(Mode::Disabled),
+            Some("between_tools") => Asks::For(Mode::BetweenTools),
+            Some(_) | None => Asks::Silent,
+        }
+    }
+
+    pub(crate) fn mismatch(&self) -> Mismatch {
+        let binding = self.thinking.and_then(|thinking| thinking.present("block_binding"));
+        let behavior = binding.and_then(|binding| binding.text_of("prefix_mismatch_behavior"));
+        match behavior.as_deref() {
+            Some("error") => Mismatch::Error,
+            Some("drop_block") => Mismatch::Drop,
+            Some(_) | None => Mismatch::Unsaid,
+        }
+    }
+
+    pub(crate) fn has_beta(&self, beta: &str) -> bool {
+        self.betas.iter().any(|given| given == beta)
+    }
+
+    /// Whether the model thinks, given whether tools have just answered.
+    pub(crate) fn thinks(&self, profile: &Profile, is_in_loop: bool) -> bool {
+        if profile.always_thinks {
+            return true;
+        }
+        match self.asks() {
+            Asks::Silent => profile.thinks_by_default,
+            Asks::For(Mode::Enabled | Mode::Adaptive) => true,
+            Asks::For(Mode::Disabled) => false,
+            Asks::For(Mode::BetweenTools) => is_in_loop,
+        }
+    }
+
+    /// Whether thoughts come with their text.
+    pub(crate) fn shows(&self, profile: &Profile) -> bool {
+        let display = self.thinking.and_then(|thinking| thinking.text_of("display"));
+        match display.as_deref() {
+            Some("omitted") => false,
+            Some(_) => true,
+            None => profile.notes.get("display").is_none_or(|display| display != "omitted"),
+        }
+    }
+
+    /// How the request asks for thinking and tools, as far as that is rendered into the prompt.
+    pub(crate) fn rendered(&self) -> String {
+        let thinking = self.thinking.map(crate::digest::said).unwrap_or_default();
+        format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
+    }
+}
+
+/// Checks the settings as the model's maker does. `forced_tools` is the endpoint's rule for forced tools.
+pub(crate) fn check(
+    settings: &Settings<'_>,
+    profile: &Profile,
+    forced_tools: ForcedTools,
+) -> Result<(), Refusal> {
+    check_mode(settings, profile)?;
+    check_budget(settings, profile)?;
+    check_binding(settings)?;
+    if let Some(effort) = &settings.effort {
+        check_effort(effort, profile)?;
+    }
+    check_sampling(settings, profile)?;
+    check_choice(settings, profile, forced_tools)
+}
+
+fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
+    let Some(thinking) = settings.thinking else { return Ok(()) };
+    let Some(word) = thinking.text_of("type") else {
+        return Err(Refusal::invalid("thinking.type: Field required"));
+    };
+    let Asks::For(mode) = settings.asks() else {
+        return Err(Refusal::invalid(format!(
+            "thinking: Input tag '{word}' found using 'type' does not match any of the expected \
+             tags: 'adaptive', 'between_tools', 'disabled', 'enabled'"
+        )));
+    };
+    if !profile.takes(mode) {
+        return Err(Refusal::invalid(format!(
+            "\"thinking.type.{word}\" is not supported for this model. Use \
+             \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
+        )));
+    }
+    let limit = match mode {
+        Mode::Disabled => profile.notes.get("disabled-up-to"),
+        Mode::BetweenTools => profile.notes.get("between-tools-up-to"),
+        Mode::Enabled | Mode::Adaptive => None,
+    };
+    let effort = settings.effort.as_ref().or(profile.notes.get("default-effort"));
+    if let (Some(limit), Some(effort)) = (limit, effort)
+        && is_above(effort, limit, profile)
+    {
+        return Err(Refusal::invalid(format!(
+            "\"thinking.type.{word}\" is not supported for this model when \
+             \"output_config.effort\" is '{effort}'. Use \"thinking.type.adaptive\", or an effort \
+             of '{limit}' or lower."
+        )));
+    }
+    Ok(())
+}
+
+/// Whether an effort is above another, in the order of the profile.
+fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
+    let place = |word: &str| profile.efforts.iter().position(|known| known == word);
+    matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)
+}
+
+fn check_budget(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
+    let Some(thinking) = settings.thinking else { return Ok(()) };
+    if settings.asks() != Asks::For(Mode::Enabled) {
+        return Ok(());
+    }
+    let Some(budget) = thinking.present("budget_tokens") else {
+        return Err(Refusal::invalid("thinking.enabled.budget_tokens: Field required"));
+    };
+    let least = profile.budget.map_or(1024, |budget| budget.min);
+    let budget = budget.u64().unwrap_or_default();
+    if budget < least {
+        return Err(Refusal::invalid(format!(
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to {least}"
+        )));
+    }
+    let is_interleaved = settings.has_tools && settings.has_beta(INTERLEAVED_BETA);
+    if settings.max_tokens.is_some_and(|most| budget >= most) && !is_interleaved {
+        return Err(Refusal::invalid(
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our \
+             documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking\
+             #max-tokens-and-context-window-size",
+        ));
+    }
+    Ok(())
+}
+
+fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
+    let Some(thinking) = settings.thinking else { return Ok(()) };
+    if thinking.present("block_binding").is_some() && !settings.has_beta(BINDING_BETA) {
+        let word = thinking.text_of("type").unwrap_or_default();
+        return Err(Refusal::invalid(format!(
+            "thinking.{word}.block_binding: Extra inputs are not permitted"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks an effort, wherever in the request it stands.
+pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
+    if profile.efforts.iter().any(|known| known == effort) {
+        return Ok(());
+    }
+    if profile.efforts.is_empty() {
+        return Err(Refusal::invalid("This model does not support the effort parameter."));
+    }
+    let mut known: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
+    known.sort_unstable();
+    Err(Refusal::invalid(format!(
+        "This model does not support effort level '{effort}'. Supported levels: {}.",
+        known.join(", ")
+    )))
+}
+
+fn check_sampling(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
+    if !profile.fixed_sampling {
+        return Ok(());
+    }
+    let is_other = |value: Option<Node<'_>>| {
+        let number = value.and_then(Node::number).and_then(|number| number.parse::<f64>().ok());
+        number.is_some_and(|number| (number - 1.0).abs() > f64::EPSILON)
+    };
+    let refused = if is_other(settings.temperature) {
+        "temperature"
+    } else if is_other(settings.top_p) {
+        "top_p"
+    } else if settings.top_k.is_some() {
+        "top_k"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::invalid(format!("`{refused}` is deprecated for this model.")))
+}
+
+fn check_choice(
+    settings: &Settings<'_>,
+    profile: &Profile,
+    rule: ForcedTools,
+) -> Result<(), Refusal> {
+    if !settings.choice.is_forced() {
+        return Ok(());
+    }
+    let thinks = settings.thinks(profile, false);
+    let is_refused = match rule {
+        ForcedTools::Refused => {
+            return Err(Refusal::invalid(
+                "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
+            ));
+        }
+        ForcedTools::Allowed => false,
+        ForcedTools::RefusedWithBudget => settings.asks() == Asks::For(Mode::Enabled),
+        ForcedTools::RefusedWhileThinking => thinks,
+    };
+    if is_refused {
+        return Err(Refusal::invalid(
+            "Thinking may not be enabled when tool_choice forces tool use.",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Amazon Bedrock's Converse: Claude in other words, and the models that sign nothing.
+//!
+//! Claude is checked as Anthropic checks it, and its sentences are passed on behind Bedrock's own. Converse itself checks
+//! that no text is blank and that calls have their answers.
+
+mod read;
+mod say;
+
+use serde_json::{Value, json as value};
+use throughline_codec::{BedrockConverse, Codec};
+use throughline_core::{Json, Provider, json};
+
+use crate::cache::Cache;
+use crate::digest::Mark;
+use crate::ledger::Record;
+use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::wires::Endpoint;
+use crate::world::World;
+
+/// Names that clients ask for.
+const MODELS: [(&str, &str); 8] = [
+    ("anthropic.claude-opus-5-5-v1:0", "Claude Opus 5.5"),
+    ("anthropic.claude-fable-5-1-v1:0", "Claude Fable 5.1"),
+    ("anthropic.claude-opus-4-6-v1", "Claude Opus 4.6"),
+    ("anthropic.claude-sonnet-4-5-20250929-v1:0", "Claude Sonnet 4.5"),
+    ("amazon.nova-2-lite-v1:0", "Nova 2 Lite"),
+    ("deepseek.r1-v1:0", "DeepSeek-R1"),
+    ("minimax.minimax-m2", "MiniMax M2"),
+    ("openai.gpt-oss-120b-1:0", "gpt-oss-120b"),
+];
+
+pub(crate) struct Converse;
+
+impl Endpoint for Converse {
+    fn codec(&self) -> &'static dyn Codec {
+        &BedrockConverse
+    }
+
+    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+        read::read(asking, world, record)
+    }
+
+    fn say(
+        &self,
+        asking: &Asking,
+        turn: &Turn,
+        plan: &Plan,
+        world: &World,
+        record: &mut Record,
+    ) -> Json {
+        say::say(asking, turn, plan, world, record)
+    }
+
+    fn count(&self, turn: &Turn) -> Json {
+        json::object(|o| {
+            o.number("inputTokens", Cache::count(&turn.elements));
+        })
+    }
+
+    fn refuse(&self, _: &Provider, refusal: &Refusal, _: &str) -> Json {
+        json::object(|o| {
+            o.string("message", &refusal.message);
+        })
+    }
+
+    fn models(&self, _: &World, _: Option<&str>) -> Option<Json> {
+        let models: Vec<Value> = MODELS
+            .iter()
+            .map(|(id, name)| {
+                value!({
+                    "modelArn": format!("arn:aws:bedrock:us-east-1::foundation-model/{id}"),
+                    "modelId": id,
+                    "modelName": name,
+                    "inputModalities": ["TEXT"],
+                    "outputModalities": ["TEXT"],
+                    "responseStreamingSupported": true,
+                })
+            })
+            .collect();
+        Some(Json::from(&value!({"modelSummaries": models})))
+    }
+
+    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+        let hex = nonce.and("request").hex(32);
+        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+        let (start, end) = (part(0, 8), part(20, 32));
+        let id = format!("{start}-{}-{}-{}-{end}", part(8, 12), part(12, 16), part(16, 20));
+        ("x-amzn-requestid", id)
+    }
+
+    fn refusal_headers(&self, refusal: &Refusal) -> Vec<(&'static str, String)> {
+        let usual = match refusal.status {
+            403 => "AccessDeniedException",
+            404 => "ResourceNotFoundException",
+            429 => "ThrottlingException",
+            400..=499 => "ValidationException",
+            503 | 529 => "ServiceUnavailableException",
+            _ => "InternalServerException",
+        };
+        let kind = if refusal.kind.is_empty() { usual } else { &refusal.kind };
+        vec![("x-amzn-errortype", kind.to_owned())]
+    }
+}

@@ -1,0 +1,352 @@
+//! The ways in which reasoning replay fails in the field, by root cause, three cases each: without us the provider refuses (or
+//! does less), the doctor says so beforehand by the right rule, and after repair the provider is content.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod doctor;
+
+use doctor::{Answer, Conversation, Setup};
+use serde_json::{Value, json};
+use throughline_codec::{Reach, Severity};
+use throughline_sim::{Options, Simulator, start};
+use throughline_testkit::Shape;
+
+const MANUAL: Setup = Setup {
+    provider: "anthropic",
+    model: "claude-sonnet-4-5",
+    knobs: || json!({"model": "claude-sonnet-4-5", "max_tokens": 8000, "system": "Be brief.", "thinking": {"type": "enabled", "budget_tokens": 2000}}),
+    headers: &[],
+};
+const BOUND: Setup = Setup {
+    provider: "anthropic",
+    model: "claude-opus-5-5",
+    knobs: || json!({"model": "claude-opus-5-5", "max_tokens": 8000, "system": "Be brief."}),
+    headers: &[],
+};
+const BEDROCK: Setup = Setup {
+    provider: "bedrock",
+    model: "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    knobs: || json!({"inferenceConfig": {"maxTokens": 8000}, "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 2000}}}),
+    headers: &[],
+};
+const STORED: Setup = Setup {
+    provider: "openai",
+    model: "gpt-5.2",
+    knobs: || json!({"model": "gpt-5.2", "reasoning": {"summary": "auto"}}),
+    headers: &[],
+};
+const STATELESS: Setup = Setup {
+    provider: "openai",
+    model: "gpt-5.2",
+    knobs: || json!({"model": "gpt-5.2", "store": false, "include": ["reasoning.encrypted_content"]}),
+    headers: &[],
+};
+const GEMINI: Setup = Setup {
+    provider: "gemini",
+    model: "gemini-3-pro-preview",
+    knobs: || json!({"generationConfig": {"thinkingConfig": {"includeThoughts": true}}}),
+    headers: &[],
+};
+const GEMINI_PARALLEL: Setup = Setup { headers: &[("x-sim-parallel", "true")], ..GEMINI };
+const DEEPSEEK: Setup = Setup {
+    provider: "deepseek",
+    model: "deepseek-v4",
+    knobs: || json!({"model": "deepseek-v4"}),
+    headers: &[],
+};
+const KIMI: Setup = Setup {
+    provider: "moonshot",
+    model: "kimi-k2-thinking",
+    knobs: || json!({"model": "kimi-k2-thinking"}),
+    headers: &[],
+};
+const MISTRAL: Setup = Setup {
+    provider: "mistral",
+    model: "magistral-medium-latest",
+    knobs: || json!({"model": "magistral-medium-latest"}),
+    headers: &[],
+};
+const ROUTER: Setup = Setup {
+    provider: "openrouter",
+    model: "anthropic/claude-sonnet-4.5",
+    knobs: || json!({"model": "anthropic/claude-sonnet-4.5"}),
+    headers: &[],
+};
+
+/// What the simulator shows of a spoiled request.
+#[derive(Clone, Copy)]
+enum Shows {
+    /// An error that says this.
+    Error(&'static str),
+    /// An answer that is a refusal.
+    Refusal,
+    /// An answer that read less from its cache than it could.
+    CacheMiss,
+}
+
+/// One case of one class.
+struct Case {
+    setup: Setup,
+    /// How many steps are taken before the request that is spoiled.
+    steps: usize,
+    spoil: fn(&mut Conversation<'_>),
+    rule: &'static str,
+    shows: Shows,
+}
+
+async fn try_case(case: &Case) {
+    let simulator = start(Options::default()).await.unwrap();
+    let mut talk = Conversation::new(&simulator, case.setup, 2, "Plan a weekend in Lisbon 🌞.");
+    for _ in 0..case.steps {
+        if !talk.step().await {
+            talk.say("And for a week, please?");
+        }
+    }
+    let careful = talk.body();
+    (case.spoil)(&mut talk);
+    let spoiled = talk.body();
+    assert_ne!(careful, spoiled, "{}: nothing was spoiled", case.rule);
+
+    let severity = match case.shows {
+        Shows::Error(_) => Severity::Refuse,
+        Shows::Refusal | Shows::CacheMiss => Severity::Degrade,
+    };
+    let audit = talk.audit(&spoiled, true);
+    let found: Vec<(&str, Severity)> =
+        audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect();
+    assert!(found.contains(&(case.rule, severity)), "{}: {found:?}", case.rule);
+
+    // What was sent before is in the cache now, and only a broken prefix misses it.
+    let before = talk.send(spoiled.clone()).await;
+    shows(case, &simulator, &before);
+
+    let reach = if severity == Severity::Refuse { Reach::Refused } else { Reach::Degraded };
+    let repaired = talk.repair(&spoiled, reach);
+    assert!(!repaired.mended.is_empty(), "{}: nothing was mended", case.rule);
+    let after = talk.send(repaired.request.body.clone()).await;
+    let sent = String::from_utf8_lossy(&repaired.request.body).into_owned();
+    assert_eq!(after.status, 200, "{}: after repair: {}\n{sent}", case.rule, after.text());
+    is_content(case, &simulator, &after, &sent);
+    simulator.stop().await;
+}
+
+fn shows(case: &Case, simulator: &Simulator, answer: &Answer) {
+    match case.shows {
+        Shows::Error(words) => {
+            assert!(answer.status >= 400, "{}: was accepted", case.rule);
+            assert!(answer.text().contains(words), "{}: {}", case.rule, answer.text());
+        }
+        Shows::Refusal => assert_eq!(stop_of(answer), "refusal", "{}", case.rule),
+        Shows::CacheMiss => {
+            let entries = simulator.ledger().entries;
+            let cached: Vec<u64> = entries.iter().map(|entry| entry.cached).collect();
+            let [.., earlier, last] = cached[..] else { panic!("too few requests") };
+            assert!(last < earlier, "{}: cache reads did not fall: {cached:?}", case.rule);
+        }
+    }
+}
+
+fn is_content(case: &Case, simulator: &Simulator, answer: &Answer, sent: &str) {
+    match case.shows {
+        Shows::Error(_) => {}
+        Shows::Refusal => assert_ne!(stop_of(answer), "refusal", "{}: {sent}", case.rule),
+        Shows::CacheMiss => {
+            let entries = simulator.ledger().entries;
+            let cached: Vec<u64> = entries.iter().map(|entry| entry.cached).collect();
+            let [.., spoiled, mended] = cached[..] else { panic!("too few requests") };
+            assert!(mended > spoiled, "{}: cache reads did not recover: {cached:?}", case.rule);
+        }
+    }
+}
+
+fn stop_of(answer: &Answer) -> String {
+    let answer = answer.json();
+    let stop = answer.get("stop_reason").or_else(|| answer.get("stopReason"));
+    stop.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+macro_rules! classes {
+    ($($class:ident { $($name:ident: $setup:ident, $steps:literal, $rule:literal, $shows:expr, $spoil:expr;)* })*) => {
+        $(mod $class {
+            use super::*;
+            $(#[tokio::test]
+            async fn $name() {
+                try_case(&Case { setup: $setup, steps: $steps, spoil: $spoil, rule: $rule, shows: $shows }).await;
+            })*
+        })*
+    };
+}
+
+/// The last message of the model.
+fn latest<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Value {
+    let shape = talk.shape();
+    let role = if shape == Shape::Gemini { "model" } else { "assistant" };
+    let messages = shape.messages(&mut talk.next).iter_mut().rev();
+    messages.into_iter().find(|message| message["role"] == role).unwrap()
+}
+
+/// The parts of the last message of the model.
+fn parts<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
+    let member = talk.shape().parts().unwrap();
+    latest(talk)[member].as_array_mut().unwrap()
+}
+
+/// The items of a Responses request.
+fn items<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
+    Shape::Responses.messages(&mut talk.next)
+}
+
+/// The first part that holds something.
+fn part_with<'t>(talk: &'t mut Conversation<'_>, member: &str) -> &'t mut Value {
+    parts(talk).iter_mut().find(|part| part.get(member).is_some()).unwrap()
+}
+
+fn without(value: &mut Value, member: &str) {
+    value.as_object_mut().unwrap().shift_remove(member).unwrap();
+}
+
+/// Puts the first member last: the value is the same, the text is not.
+fn turn_members(value: &mut Value) {
+    let members = value.as_object_mut().unwrap();
+    let first = members.keys().next().cloned().unwrap();
+    let taken = members.shift_remove(&first).unwrap();
+    members.insert(first, taken);
+}
+
+classes! {
+    // The opaque field is dropped by an adapter.
+    class_a_dropped_by_an_adapter {
+        thinking_is_not_echoed: MANUAL, 1, "anthropic/tool-loop-needs-thinking", Shows::Error("Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
+            |talk| parts(talk).retain(|part| part["type"] != "thinking" && part["type"] != "text");
+        the_library_has_no_field_for_signatures: GEMINI, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+            |talk| for part in parts(talk) { part.as_object_mut().unwrap().shift_remove("thoughtSignature"); };
+        the_signature_is_discarded_and_the_text_kept: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+            |talk| without(part_with(talk, "signature"), "signature");
+    }
+    // Lost or changed on its way to a store and back.
+    class_b_lost_in_persistence {
+        the_text_was_emptied_and_the_signature_kept: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+            |talk| part_with(talk, "signature")["thinking"] = json!("");
+        the_signature_was_stripped_on_write: BEDROCK, 1, "bedrock/signature-missing", Shows::Error("signature: Field required"),
+            |talk| without(&mut part_with(talk, "reasoningContent")["reasoningContent"]["reasoningText"], "signature");
+        the_store_keeps_every_block_twice: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+            |talk| { let copy = parts(talk)[0].clone(); parts(talk).insert(0, copy); };
+    }
+    // Another model, account or endpoint gets what it did not issue.
+    class_c_sent_to_a_stranger {
+        the_account_was_switched: STATELESS, 1, "openai/encrypted-content-invalid", Shows::Error("could not be verified"),
+            |talk| { talk.account = "key-of-theirs".to_owned(); talk.next["metadata"] = json!({"switched": "yes"}); };
+        the_login_was_switched: GEMINI, 1, "gemini/signature-corrupted", Shows::Error("Corrupted thought signature"),
+            |talk| { talk.account = "key-of-theirs".to_owned(); talk.next["labels"] = json!({"switched": "yes"}); };
+        another_providers_signature_goes_to_claude: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+            |talk| part_with(talk, "signature")["signature"] = json!("gAAAAABpTm90LWEtY2xhdWRlLXNpZ25hdHVyZQ==");
+    }
+    // Compaction or trimming splits reasoning from what it belongs to.
+    class_d_split_by_compaction {
+        an_orphan_call_was_removed_and_its_reasoning_stayed: STORED, 1, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+            |talk| items(talk).retain(|item| item["type"] != "function_call" && item["type"] != "function_call_output");
+        the_call_kept_its_id_and_lost_its_reasoning: STORED, 1, "openai/item-without-its-reasoning", Shows::Error("without its required 'reasoning' item"),
+            |talk| items(talk).retain(|item| item["type"] != "reasoning");
+        a_summary_removed_thinking_in_an_active_loop: MANUAL, 2, "anthropic/tool-loop-needs-thinking", Shows::Error("must start with a thinking block"),
+            |talk| parts(talk).retain(|part| part["type"] != "thinking");
+    }
+    // Something before a bound block changed.
+    class_e_prefix_changed {
+        the_system_prompt_is_dynamic: BOUND, 1, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+            |talk| talk.next["system"] = json!("Be brief. It is Monday.");
+        the_set_of_tools_was_filtered: BOUND, 1, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+            |talk| { talk.next["tools"].as_array_mut().unwrap().pop(); };
+        memory_was_put_into_an_earlier_message: BOUND, 2, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+            |talk| talk.next["messages"][0]["content"] = json!("Remember: they like fish. Plan a weekend in Lisbon 🌞.");
+    }
+    // A stream was cut, and what had come was kept.
+    class_f_interrupted_stream {
+        a_partial_block_was_kept: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+            |talk| { parts(talk).insert(0, json!({"type": "thinking", "thinking": "I was about to"})); };
+        a_partial_block_was_given_an_empty_signature: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+            |talk| { parts(talk).insert(0, json!({"type": "thinking", "thinking": "I was about to", "signature": ""})); };
+        a_partial_block_was_kept_on_bedrock: BEDROCK, 1, "bedrock/signature-missing", Shows::Error("signature: Field required"),
+            |talk| { parts(talk).insert(0, json!({"reasoningContent": {"reasoningText": {"text": "I was about to"}}})); };
+    }
+    // A sanitiser, redactor or synthesiser touches the blocks.
+    class_g_sanitised {
+        a_redactor_took_the_signature_for_a_secret: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+            |talk| part_with(talk, "signature")["signature"] = json!("REDACTED");
+        every_emoji_was_replaced: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+            |talk| {
+                let thought = part_with(talk, "signature");
+                let text: String = thought["thinking"].as_str().unwrap().chars().map(|letter| if letter.is_ascii() { letter } else { '\u{fffd}' }).collect();
+                thought["thinking"] = json!(format!("{text}\u{fffd}"));
+            };
+        a_validator_made_a_block_up: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+            |talk| { parts(talk).retain(|part| part["type"] != "thinking"); parts(talk).insert(0, json!({"type": "thinking", "thinking": "[previous reasoning]"})); };
+    }
+    // Parallel calls or chunks of a stream are put together wrongly.
+    class_h_aggregated_wrongly {
+        parallel_calls_are_split_into_steps: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+            |talk| {
+                let contents = Shape::Gemini.messages(&mut talk.next);
+                let (results, calls) = (contents.pop().unwrap(), contents.pop().unwrap());
+                for (call, result) in calls["parts"].as_array().unwrap().iter().filter(|part| part.get("functionCall").is_some()).zip(results["parts"].as_array().unwrap()) {
+                    contents.push(json!({"role": "model", "parts": [call]}));
+                    contents.push(json!({"role": "user", "parts": [result]}));
+                }
+            };
+        the_first_call_loses_its_signature: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+            |talk| without(part_with(talk, "thoughtSignature"), "thoughtSignature");
+        raw_fragments_are_sent_back: ROUTER, 1, "openrouter/details-fragmented", Shows::Error("Invalid `signature` in `thinking` block"),
+            |talk| {
+                let details = latest(talk)["reasoning_details"].as_array_mut().unwrap();
+                let whole = details[0].clone();
+                let text = whole["text"].as_str().unwrap().to_owned();
+                let half = text.char_indices().nth(text.chars().count() / 2).unwrap().0;
+                let mut first = whole.clone();
+                first["text"] = json!(&text[..half]);
+                without(&mut first, "signature");
+                let mut second = whole;
+                second["text"] = json!(&text[half..]);
+                details.splice(0..1, [first, second]);
+            };
+    }
+    // Plain reasoning is not passed back, or in the wrong dialect.
+    class_i_wrong_dialect {
+        deepseek_does_not_get_its_reasoning: DEEPSEEK, 1, "deepseek/reasoning-content-missing", Shows::Error("The reasoning_content in the thinking mode must be passed back to the API."),
+            |talk| without(latest(talk), "reasoning_content");
+        kimi_does_not_get_its_reasoning: KIMI, 1, "kimi/reasoning-content-missing", Shows::Error("reasoning_content is missing in assistant tool call message at index"),
+            |talk| without(latest(talk), "reasoning_content");
+        mistral_gets_a_key_it_does_not_know: MISTRAL, 1, "mistral/reasoning-content-forbidden", Shows::Error("Extra inputs are not permitted"),
+            |talk| latest(talk)["reasoning_content"] = json!("I thought about it.");
+    }
+    // OpenAI's stored items come without their partners.
+    class_j_unpaired_items {
+        the_call_lost_its_id: STORED, 1, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+            |talk| for item in items(talk) { if item["type"] == "function_call" { without(item, "id"); } };
+        the_answer_was_rebuilt_by_hand: STORED, 3, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+            |talk| for item in items(talk) { if item["type"] == "message" { *item = json!({"role": "assistant", "content": "All is planned."}); } };
+        the_item_was_never_stored: STATELESS, 1, "openai/item-not-found", Shows::Error("Items are not persisted when `store` is set to false"),
+            |talk| for item in items(talk) { if item["type"] == "reasoning" { without(item, "encrypted_content"); } };
+    }
+    // The same values in another text: caches miss.
+    class_k_unstable_text {
+        a_tool_is_written_in_another_order: MANUAL, 2, "anthropic/cache-prefix-broken", Shows::CacheMiss,
+            |talk| turn_members(&mut talk.next["tools"][0]);
+        an_earlier_message_is_written_in_another_order: STATELESS, 2, "openai/cache-prefix-broken", Shows::CacheMiss,
+            |talk| turn_members(&mut talk.next["input"][0]);
+        a_declaration_is_written_in_another_order: GEMINI, 2, "gemini/cache-prefix-broken", Shows::CacheMiss,
+            |talk| turn_members(&mut talk.next["tools"][0]["functionDeclarations"][0]);
+    }
+    // Reasoning is demoted to visible text.
+    class_l_said_aloud {
+        a_thought_became_text: MANUAL, 3, "anthropic/thought-as-text", Shows::Refusal,
+            |talk| for part in parts(talk) { if part["type"] == "thinking" { *part = json!({"type": "text", "text": part["thinking"]}); } };
+        a_thought_was_put_in_tags: MANUAL, 3, "anthropic/thought-as-text", Shows::Refusal,
+            |talk| for part in parts(talk) { if part["type"] == "thinking" { *part = json!({"type": "text", "text": format!("<think>{}</think>", part["thinking"].as_str().unwrap())}); } };
+        a_thought_became_text_on_bedrock: BEDROCK, 3, "bedrock/thought-as-text", Shows::Refusal,
+            |talk| for part in parts(talk) { if part.get("reasoningContent").is_some() { *part = json!({"text": part["reasoningContent"]["reasoningText"]["text"]}); } };
+    }
+}

@@ -1,0 +1,282 @@
+//! What the tests of audit against simulator share: a careful client of every wire, and the doctor's opinion of what it sends.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this module")]
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use throughline_codec::{
+    Asked, Audit, Catalog, Codec, Prior, Reach, Repair, Transcript, audit, codec, repair,
+};
+use throughline_core::{Name, Request, Target};
+use throughline_sim::Simulator;
+use throughline_testkit::Shape;
+
+/// Whom a conversation is with, and how it is asked to think.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// A row of the providers.
+    pub(crate) provider: &'static str,
+    pub(crate) model: &'static str,
+    /// Members of every request besides the conversation.
+    pub(crate) knobs: fn() -> Value,
+    /// Headers of every request.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// A conversation that is kept exactly as it was said, until a test spoils it.
+pub(crate) struct Conversation<'s> {
+    pub(crate) setup: Setup,
+    pub(crate) simulator: &'s Simulator,
+    /// The next request.
+    pub(crate) next: Value,
+    /// Requests that were answered, with their answers, as they went over the wire.
+    pub(crate) said: Vec<(Bytes, Bytes)>,
+    /// The key that requests are sent with.
+    pub(crate) account: String,
+    /// The account that the earlier requests were sent with.
+    pub(crate) earlier_account: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// What the simulator answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl<'s> Conversation<'s> {
+    pub(crate) fn new(
+        simulator: &'s Simulator,
+        setup: Setup,
+        tools: usize,
+        question: &str,
+    ) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let mut next = (setup.knobs)();
+        let shape = shape_of(&setup);
+        offer(shape, &mut next, tools);
+        say(shape, &mut next, question);
+        let account = "key-of-mine".to_owned();
+        let earlier_account = account.clone();
+        Self { setup, simulator, next, said: Vec::new(), account, earlier_account, client }
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        shape_of(&self.setup)
+    }
+
+    /// Sends a body as the next request.
+    pub(crate) async fn send(&self, body: Bytes) -> Answer {
+        let path = codec_of(&self.setup).path(&target(&self.setup, "x"), false);
+        let path = match self.setup.provider {
+            // The rows' own bases end in a version, which the simulator's paths bring themselves.
+            _ if path.starts_with("/v1") || path.starts_with("/model") => path,
+            _ => format!("/v1{path}"),
+        };
+        let url = format!("{}/at/{}{path}", self.simulator.url(), self.setup.provider);
+        let mut request = hyper::Request::post(url)
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {}", self.account));
+        for (name, value) in self.setup.headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.client.request(request.body(Full::new(body)).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        Answer { status, body: response.into_body().collect().await.unwrap().to_bytes() }
+    }
+
+    /// Sends the next request as it stands, and goes on with the answer as a careful client does.
+    pub(crate) async fn step(&mut self) -> bool {
+        let body = self.body();
+        let answer = self.send(body.clone()).await;
+        assert_eq!(answer.status, 200, "{}: {}", self.setup.model, answer.text());
+        let calls = take(self.shape(), &mut self.next, &answer.json());
+        self.said.push((body, answer.body));
+        calls > 0
+    }
+
+    /// Goes on until the model has answered, or for so many steps.
+    pub(crate) async fn steps(&mut self, most: usize) {
+        for _ in 0..most {
+            if !self.step().await {
+                break;
+            }
+        }
+    }
+
+    /// The user says something more.
+    pub(crate) fn say(&mut self, text: &str) {
+        say(self.shape(), &mut self.next, text);
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        Bytes::from(serde_json::to_vec(&self.next).unwrap())
+    }
+
+    /// What came before, as the doctor is told it.
+    pub(crate) fn prior(&self) -> Prior {
+        let mut prior = Prior::new();
+        let codec = codec_of(&self.setup);
+        for (request, response) in &self.said {
+            let asked = Asked::of(target(&self.setup, &self.earlier_account));
+            prior.push_request(codec, &self.request(request.clone()), asked.clone()).unwrap();
+            prior.push_response(codec, response, asked).unwrap();
+        }
+        prior
+    }
+
+    fn request(&self, body: Bytes) -> Request {
+        let headers = self.setup.headers.iter();
+        Request {
+            path: Name::from(codec_of(&self.setup).path(&target(&self.setup, "x"), false)),
+            headers: headers.map(|(name, value)| (Name::from(*name), Name::from(*value))).collect(),
+            body,
+        }
+    }
+
+    /// What the doctor says to a body, with everything that came before or with nothing of it.
+    pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
+        let (prior, request) = (self.prior(), self.request(body.clone()));
+        let nothing = Prior::new();
+        let prior = if knows_the_past { &prior } else { &nothing };
+        audit(&self.transcript(&request, prior), &target(&self.setup, &self.account)).unwrap()
+    }
+
+    /// What the doctor makes of a body.
+    pub(crate) fn repair(&self, body: &Bytes, reach: Reach) -> Repair {
+        let (prior, request) = (self.prior(), self.request(body.clone()));
+        let transcript = self.transcript(&request, &prior);
+        repair(&transcript, &target(&self.setup, &self.account), reach).unwrap()
+    }
+
+    fn transcript<'t>(&self, request: &'t Request, prior: &'t Prior) -> Transcript<'t> {
+        // The simulator's accounts are young unless a header says otherwise.
+        let created = self.setup.headers.iter().find(|(name, _)| *name == "x-sim-account-created");
+        let created = created.map_or("2026-09-01", |(_, value)| value);
+        let account_created = Some(format!("{created}T00:00:00Z").parse().unwrap());
+        let codec = codec_of(&self.setup);
+        Transcript { codec, request, knows_headers: true, account_created, prior }
+    }
+}
+
+pub(crate) fn codec_of(setup: &Setup) -> &'static dyn Codec {
+    codec(&Catalog::builtin().provider(setup.provider).unwrap().wire).unwrap()
+}
+
+pub(crate) fn shape_of(setup: &Setup) -> Shape {
+    Shape::of(codec_of(setup).wire().as_str())
+}
+
+pub(crate) fn target(setup: &Setup, account: &str) -> Target {
+    Catalog::builtin().target_for(setup.provider, setup.model, account).unwrap()
+}
+
+/// Offers some tools.
+fn offer(shape: Shape, request: &mut Value, count: usize) {
+    let schema = json!({"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}, "required": ["place"]});
+    let names = ["forecast", "flights", "hotels"];
+    let offered = names.iter().take(count).map(|name| {
+        let description = format!("Looks up {name}.");
+        match shape {
+            Shape::Anthropic => json!({"name": name, "description": description, "input_schema": schema}),
+            Shape::Converse => json!({"toolSpec": {"name": name, "description": description, "inputSchema": {"json": schema}}}),
+            Shape::Responses => json!({"type": "function", "name": name, "description": description, "parameters": schema}),
+            Shape::Chat => json!({"type": "function", "function": {"name": name, "description": description, "parameters": schema}}),
+            Shape::Gemini => json!({"name": name, "description": description, "parametersJsonSchema": schema}),
+        }
+    });
+    let offered: Vec<Value> = offered.collect();
+    if offered.is_empty() {
+        return;
+    }
+    match shape {
+        Shape::Anthropic | Shape::Responses | Shape::Chat => request["tools"] = json!(offered),
+        Shape::Converse => request["toolConfig"] = json!({"tools": offered}),
+        Shape::Gemini => request["tools"] = json!([{"functionDeclarations": offered}]),
+    }
+}
+
+/// Adds what the user says.
+pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
+    let message = match shape {
+        Shape::Anthropic | Shape::Responses | Shape::Chat => {
+            json!({"role": "user", "content": text})
+        }
+        Shape::Converse => json!({"role": "user", "content": [{"text": text}]}),
+        Shape::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+    };
+    shape.messages(request).push(message);
+}
+
+/// Adds an answer as it came and the results of its calls; how many there were.
+pub(crate) fn take(shape: Shape, request: &mut Value, answer: &Value) -> usize {
+    let elements = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    match shape {
+        Shape::Anthropic => {
+            let content = elements(&answer["content"]);
+            let results: Vec<Value> = content.iter().filter(|block| block["type"] == "tool_use").map(|block| {
+                json!({"type": "tool_result", "tool_use_id": block["id"], "content": "all is well"})
+            }).collect();
+            shape.messages(request).push(json!({"role": "assistant", "content": content}));
+            push_results(shape, request, json!({"role": "user", "content": results}), results.len())
+        }
+        Shape::Converse => {
+            let message = answer["output"]["message"].clone();
+            let results: Vec<Value> = elements(&message["content"]).iter().filter(|block| block.get("toolUse").is_some()).map(|block| {
+                json!({"toolResult": {"toolUseId": block["toolUse"]["toolUseId"], "content": [{"text": "all is well"}]}})
+            }).collect();
+            shape.messages(request).push(message);
+            push_results(shape, request, json!({"role": "user", "content": results}), results.len())
+        }
+        Shape::Responses => {
+            let items = elements(&answer["output"]);
+            let results: Vec<Value> = items.iter().filter(|item| item["type"] == "function_call").map(|item| {
+                json!({"type": "function_call_output", "call_id": item["call_id"], "output": "all is well"})
+            }).collect();
+            let count = results.len();
+            shape.messages(request).extend(items);
+            shape.messages(request).extend(results);
+            count
+        }
+        Shape::Chat => {
+            let message = answer["choices"][0]["message"].clone();
+            let results: Vec<Value> = elements(&message["tool_calls"]).iter().map(|call| {
+                json!({"role": "tool", "tool_call_id": call["id"], "content": "all is well"})
+            }).collect();
+            let count = results.len();
+            shape.messages(request).push(message);
+            shape.messages(request).extend(results);
+            count
+        }
+        Shape::Gemini => {
+            let content = answer["candidates"][0]["content"].clone();
+            let results: Vec<Value> = elements(&content["parts"]).iter().filter(|part| part.get("functionCall").is_some()).map(|part| {
+                json!({"functionResponse": {"name": part["functionCall"]["name"], "response": {"result": "all is well"}}})
+            }).collect();
+            shape.messages(request).push(content);
+            push_results(shape, request, json!({"role": "user", "parts": results}), results.len())
+        }
+    }
+}
+
+fn push_results(shape: Shape, request: &mut Value, message: Value, count: usize) -> usize {
+    if count > 0 {
+        shape.messages(request).push(message);
+    }
+    count
+}
