@@ -24,6 +24,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same for a command whose exit code 1 is a verdict.
+    pub(crate) fn into_usage(self) -> Self {
+        match self {
+            Failure::Outside(error) => Failure::Usage(format!("{error:#}")),
+            Failure::Usage(_) | Failure::BadData(_) | Failure::ReaderGone => self,
+        }
+    }
+
     /// Says what happened and answers the exit code: 1, 2 for usage, 65 for bad data.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {

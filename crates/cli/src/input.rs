@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use owo_colors::Style;
 use throughline_codec::{Asked, Catalog, Codec, CodecError, Document, Framing, codec, guess};
-use throughline_core::{Name, Request, SyntaxError, Tree, Wire};
+use throughline_core::{Name, Node, Request, SyntaxError, Tree, Wire};
 
 use crate::failure::Failure;
 use crate::text;
@@ -92,6 +91,32 @@ impl Input {
         }))
     }
 
+    /// What the document is on a wire that somebody named. A request that has nothing of any wire in particular is
+    /// believed to be of that one.
+    pub(crate) fn kind_on(&self, wire: &Wire) -> Result<Kind, Failure> {
+        self.kind(Some(wire)).or_else(|failure| {
+            let named = codec(wire).filter(|codec| self.is_plain_request_of(*codec));
+            let kind =
+                named.map(|codec| Kind { codec, document: Document::Request, framing: None });
+            kind.ok_or(failure)
+        })
+    }
+
+    fn is_plain_request_of(&self, codec: &dyn Codec) -> bool {
+        let Ok(tree) = Tree::parse(self.bytes.clone()) else { return false };
+        let conversation = tree.root().get(conversation_of(codec));
+        let Some(messages) = conversation.filter(|list| list.is_array()) else { return false };
+        // Chat is what is guessed when nothing tells. These do, and no other wire has them.
+        let is_chats = |message: Node<'_>| {
+            let role = message.text_of("role");
+            matches!(role.as_deref(), Some("tool" | "system" | "developer"))
+                || message.get("tool_calls").is_some()
+        };
+        let guessed = guess(&self.bytes);
+        guessed.is_none_or(|guess| guess.wire == Wire::OPENAI_CHAT)
+            && !messages.elements().any(is_chats)
+    }
+
     /// What went wrong in a codec, as bad data of this document.
     pub(crate) fn bad(&self, error: CodecError) -> Failure {
         match error {
@@ -114,8 +139,13 @@ impl Input {
     }
 }
 
+/// The member of a request that holds the conversation: what a model reads last.
+pub(crate) fn conversation_of(codec: &dyn Codec) -> &'static str {
+    codec.prefix_members().last().copied().unwrap_or("messages")
+}
+
 /// What a document is, in a word.
-fn what(document: Document, framing: Option<Framing>) -> &'static str {
+pub(crate) fn what(document: Document, framing: Option<Framing>) -> &'static str {
     match (document, framing) {
         (_, Some(_)) | (Document::Event, None) => "a stream",
         (Document::Request, None) => "a request",
@@ -138,7 +168,7 @@ pub(crate) fn asked(wire: &Wire, provider: Option<&str>, model: &str) -> Result<
     Ok(Asked::of(catalog.target(&row, model, "default")))
 }
 
-fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
+pub(crate) fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
     let rows = catalog.providers().iter().filter(|row| row.wire == *wire);
     let names: Vec<Arc<str>> = rows.map(|row| Arc::clone(&row.name)).collect();
     Failure::Usage(format!(
@@ -154,6 +184,6 @@ pub(crate) fn note_unknown_model(asked: &Asked) {
         let message = format!(
             "nothing is known of the model `{model}`; it is treated as one without demands of its own"
         );
-        text::notice("note:", Style::new().cyan(), &message);
+        text::note(&message);
     }
 }

@@ -1,11 +1,18 @@
 //! What can be asked for on the command line.
 
+mod doctor;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
 use throughline_codec::CODECS;
 use throughline_core::Wire;
+use throughline_sim::Fault;
+
+pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
 
 /// Keeps a model's train of thought unbroken.
 #[derive(Debug, Parser)]
@@ -31,6 +38,16 @@ pub(crate) enum Command {
     Show(Show),
     /// Say a request in another provider's words, and account for every part of it
     Translate(Translate),
+    /// Say before a request is sent whether its provider would refuse it, why, and where
+    Audit(Audit),
+    /// Mend what a provider would refuse, and nothing else
+    Repair(Repair),
+    /// List what the providers refuse, rule by rule
+    Rules(Rules),
+    /// Teach one rule: what, why, a request that breaks it, the same mended, and how it is known
+    Explain(Explain),
+    /// Stand in for the providers: think, sign, verify and refuse as they do, without keys or network
+    Sim(Sim),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"
@@ -101,6 +118,35 @@ pub(crate) struct Translate {
     /// The request, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline sim\n  \
+    throughline sim --listen 127.0.0.1:0 --seed 7 --parallel\n  \
+    throughline sim --script turns.toml --fault 429:2#1 --fault cut@400#3\n\n\
+    Faults: cut@BYTE, 429[:SECONDS], 500, 503, 529, stall, drip, garbage@BYTE, duplicate;\n\
+    with #N behind it, only the N-th request is spoiled. One request asks for its own with\n\
+    the header x-sim-fault. Ctrl-C stops it.")]
+pub(crate) struct Sim {
+    /// Where to listen; port 0 for any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8127")]
+    pub(crate) listen: SocketAddr,
+    /// Where all keys, ids and choices follow from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// What to answer, turn by turn, as TOML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// A way to spoil answers; repeat it for more
+    #[arg(long, value_name = "FAULT")]
+    pub(crate) fault: Vec<Fault>,
+    /// Call all tools at once where the request does not say
+    #[arg(long)]
+    pub(crate) parallel: bool,
+    /// When the accounts were made: some rules began for new accounts
+    #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
+    pub(crate) account_created: Option<Timestamp>,
 }
 
 /// How to print.

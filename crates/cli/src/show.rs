@@ -12,7 +12,7 @@ use throughline_core::{
 use crate::failure::Failure;
 use crate::input::{self, Input, Kind};
 use crate::options::{Format, Show};
-use crate::text::{self, plain, size, wrapped, write_styled};
+use crate::text::{self, compact, count, plain, size, wrapped, write_styled};
 
 /// How many characters of a text are shown, unless all are asked for.
 const SHORT: usize = 600;
@@ -289,10 +289,6 @@ impl Page {
     }
 }
 
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 fn sealed(seal: &Seal) -> String {
     let owner = &seal.owner;
     format!("sealed by {}: {} ({})", owner.provider, size(seal.len()), seal.format)
@@ -364,22 +360,6 @@ fn kind_of(item: &Item) -> Option<String> {
     let kind = tree.root().get("type").and_then(Node::text);
     let kind = kind.or_else(|| tree.root().members().next()?.0.text());
     kind.map(|kind| kind.chars().take(40).collect())
-}
-
-/// JSON without the white space between its tokens.
-fn compact(json: &str) -> String {
-    let (mut out, mut in_string, mut escaped) = (String::with_capacity(json.len()), false, false);
-    for c in json.chars() {
-        match (in_string, escaped, c) {
-            (true, true, _) => escaped = false,
-            (true, false, '\\') => escaped = true,
-            (_, _, '"') => in_string = !in_string,
-            (false, _, c) if c.is_ascii_whitespace() => continue,
-            _ => {}
-        }
-        out.push(c);
-    }
-    out
 }
 
 fn kind_word(kind: ThoughtKind) -> &'static str {

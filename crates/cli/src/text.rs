@@ -5,6 +5,7 @@
 //! attention, red is what failed or was left out.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use owo_colors::{OwoColorize as _, Style};
@@ -28,6 +29,29 @@ pub(crate) fn write_styled(text: &str) -> Result<(), Failure> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
+/// Writes a report to a file, never over one that was read.
+pub(crate) fn write_beside<'p>(
+    option: &str,
+    file: &Path,
+    read: impl IntoIterator<Item = &'p PathBuf>,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let name = file.display();
+    let is_same = |other: &PathBuf| {
+        file.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+    };
+    if read.into_iter().any(is_same) {
+        return Err(Failure::Usage(format!("{option} {name} would overwrite the request")));
+    }
+    Ok(std::fs::write(file, bytes).with_context(|| format!("{name} cannot be written"))?)
+}
+
+/// Appends a line to a page that is being written.
+pub(crate) fn push_line(page: &mut String, line: &str) {
+    page.push_str(line);
+    page.push('\n');
+}
+
 fn written(result: std::io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::ReaderGone),
@@ -42,6 +66,11 @@ pub(crate) fn notice(word: &str, style: Style, message: &str) {
     let width = if terminal.is_terminal() { width(terminal) - indent } else { usize::MAX };
     let lines = wrapped(&plain(message), width).join(&format!("\n{:indent$}", ""));
     anstream::eprintln!("{} {lines}", word.style(style.bold()));
+}
+
+/// Says something worth knowing on standard error.
+pub(crate) fn note(message: &str) {
+    notice("note:", Style::new().cyan(), message);
 }
 
 /// How many columns there are to write in: the terminal's, or a page's where there is none.
@@ -64,6 +93,17 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
             rest = tail.trim_start_matches(' ');
         }
         lines.push(rest.to_owned());
+    }
+    lines
+}
+
+/// One line as several of at most `width` columns, the further ones a little to the right of the first.
+pub(crate) fn continued(line: &str, width: usize) -> Vec<String> {
+    let indent = line.len() - line.trim_start().len() + 4;
+    let mut lines = wrapped(line, width);
+    if lines.len() > 1 {
+        lines = wrapped(line, width.saturating_sub(indent).max(width / 2));
+        lines.iter_mut().skip(1).for_each(|line| line.insert_str(0, &" ".repeat(indent)));
     }
     lines
 }
@@ -93,6 +133,27 @@ pub(crate) fn plain(text: &str) -> String {
 
 fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{061c}')
+}
+
+/// JSON without the white space between its tokens.
+pub(crate) fn compact(json: &str) -> String {
+    let (mut out, mut in_string, mut escaped) = (String::with_capacity(json.len()), false, false);
+    for c in json.chars() {
+        match (in_string, escaped, c) {
+            (true, true, _) => escaped = false,
+            (true, false, '\\') => escaped = true,
+            (_, _, '"') => in_string = !in_string,
+            (false, _, c) if c.is_ascii_whitespace() => continue,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A number of things: `1 seal`, `2 seals`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A number of bytes for people: `812 B`, `2.1 KB`.

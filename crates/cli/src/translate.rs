@@ -1,9 +1,7 @@
 //! `throughline translate`: a request in another provider's words.
 
 use std::io::IsTerminal as _;
-use std::path::Path;
 
-use anyhow::Context as _;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Document, codec};
@@ -51,7 +49,9 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         encoded.warnings.push(throughline_core::Warning::new("model", message));
     }
     if let Some(file) = options.fates.as_deref().filter(|file| file.as_os_str() != "-") {
-        write_fates(file, &options.file, &call, &encoded)?;
+        let mut fates = fates_json(&call, &encoded).bytes().to_vec();
+        fates.push(b'\n');
+        text::write_beside("--fates", file, [&options.file], &fates)?;
     }
     text::write_out(&encoded.request.body)?;
     if std::io::stdout().is_terminal() {
@@ -190,21 +190,6 @@ pub(crate) fn describe(item: &Item) -> String {
         Body::Compaction => "a compaction".to_owned(),
         Body::Unknown => "something unknown".to_owned(),
     }
-}
-
-fn write_fates(file: &Path, input: &Path, call: &Call, encoded: &Encoded) -> Result<(), Failure> {
-    let is_same = |a: &Path, b: &Path| {
-        a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b)
-    };
-    if is_same(file, input) {
-        let message = format!("--fates {} would overwrite the request", file.display());
-        return Err(Failure::Usage(message));
-    }
-    let mut report = fates_json(call, encoded).bytes().to_vec();
-    report.push(b'\n');
-    std::fs::write(file, report)
-        .with_context(|| format!("{} cannot be written", file.display()))?;
-    Ok(())
 }
 
 fn fates_json(call: &Call, encoded: &Encoded) -> Json {

@@ -8,48 +8,16 @@
     reason = "a test fails by panicking"
 )]
 
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+mod support;
 
 use throughline_testkit::workspace_root;
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-fn throughline(arguments: &[&str], input: &[u8]) -> Ran {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
-        .args(arguments)
-        .current_dir(workspace_root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that refuses its arguments does not read, so a closed pipe is no fault here.
-    child.stdin.take().unwrap().write_all(input).ok();
-    let ran = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran {
-        code: ran.status.code().expect("it was not killed"),
-        out: text(ran.stdout),
-        err: text(ran.stderr),
-    }
-}
+use crate::support::{scratch, throughline};
 
 const EXAMPLE: &str = "examples/tool-loop.json";
 
 fn example() -> Vec<u8> {
     std::fs::read(workspace_root().join(EXAMPLE)).unwrap()
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
 }
 
 #[test]
@@ -322,7 +290,7 @@ fn what_a_provider_said_before_it_failed_is_shown_too() {
 
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    for command in ["show", "translate"] {
+    for command in ["show", "translate", "audit", "repair", "rules", "explain", "sim"] {
         let ran = throughline(&[command, "--help"], b"");
         assert_eq!(ran.code, 0);
         assert!(ran.out.contains("Examples:"), "{}", ran.out);

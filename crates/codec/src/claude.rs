@@ -1,18 +1,34 @@
 //! How a Claude is asked to think, whichever wire carries the request.
 //!
 //! Anthropic's own wire has `thinking` and `output_config.effort` at the top of the body, Bedrock among the model's own
-//! fields. What stands there is the same, and so are the limits.
+//! fields. What stands there is the same, and so are the limits. So is what is refused: the rooms below this one look at
+//! a request through one [`View`](view::View), and report under the rules of the wire that it came on.
 
-use throughline_core::{Choice, ForcedTools, Json, Mode, NativeReasoning, Profile, json};
+mod blocks;
+#[cfg(test)]
+pub(crate) mod claude_tests;
+mod inspect;
+mod knobs;
+pub(crate) mod lore;
+mod mending;
+mod pairs;
+mod replayed;
+pub(crate) mod view;
+
+use throughline_core::{
+    Choice, ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, Tree, json,
+};
+
+pub(crate) use crate::claude::inspect::{Book, Inspection};
 
 use crate::draft::Draft;
 use crate::effort;
 
 /// The smallest budget of thinking tokens.
-const LEAST_BUDGET: u64 = 1024;
+pub(crate) const LEAST_BUDGET: u64 = 1024;
 
 /// What must be left of the answer's tokens for the answer itself.
-const LEAST_ANSWER: u64 = 1024;
+pub(crate) const LEAST_ANSWER: u64 = 1024;
 
 /// The fewest tokens that are asked for beside a budget when the Call does not say.
 const LEAST_MAX_TOKENS: u64 = 4096;
@@ -33,14 +49,44 @@ pub(crate) enum Asking {
 impl Asking {
     /// How a `thinking` object asks.
     pub(crate) fn of(thinking: Option<&Json>) -> Self {
-        let Some(thinking) = thinking.map(Json::tree) else { return Self::Silent };
-        match thinking.root().text_of("type").as_deref() {
+        let tree = thinking.map(Json::tree);
+        Self::at(tree.as_ref().map(Tree::root))
+    }
+
+    /// How the `thinking` object of a request asks.
+    pub(crate) fn at(thinking: Option<Node<'_>>) -> Self {
+        match thinking.and_then(|thinking| thinking.text_of("type")).as_deref() {
             Some("enabled") => Self::Manual,
             Some("disabled") => Self::Off,
             Some(_) => Self::Adaptive,
             None => Self::Silent,
         }
     }
+
+    /// Whether the model thinks when it is asked so.
+    pub(crate) fn thinks(self, profile: &Profile) -> bool {
+        match self {
+            Self::Silent => profile.thinks_by_default,
+            Self::Off => false,
+            Self::Manual | Self::Adaptive => true,
+        }
+    }
+}
+
+/// Whether a request goes to a Claude: to a family of that name that signs what it thinks. The clones of its wire sign
+/// nothing.
+pub(crate) fn is_claude(target: &Target) -> bool {
+    target.profile.bound.model && target.profile.name.starts_with("claude")
+}
+
+/// Whether it is a Claude that no row of its own describes: nothing is held against it.
+pub(crate) fn is_unlisted(profile: &Profile) -> bool {
+    profile.name == "claude"
+}
+
+/// Whether it goes to a Claude whose signatures are bound to what stood before them.
+pub(crate) fn is_bound_claude(target: &Target) -> bool {
+    is_claude(target) && target.profile.bound.prefix
 }
 
 /// What a request should say of thinking.
@@ -185,16 +231,11 @@ pub(crate) fn refuses_choice(
     choice: &Choice,
 ) -> bool {
     let is_forced = matches!(choice, Choice::Any | Choice::Tool(_));
-    let thinks = match asking {
-        Asking::Silent => profile.thinks_by_default,
-        Asking::Off => false,
-        Asking::Manual | Asking::Adaptive => true,
-    };
     is_forced
         && match rule {
             ForcedTools::Allowed => false,
             ForcedTools::RefusedWithBudget => asking == Asking::Manual,
-            ForcedTools::RefusedWhileThinking => thinks,
+            ForcedTools::RefusedWhileThinking => asking.thinks(profile),
             ForcedTools::Refused => true,
         }
 }

@@ -59,11 +59,16 @@ pub(crate) fn nearest(
 /// The nearest of these words for an effort or level, whatever their case.
 pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t String> {
     let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
-    let rung = LADDER.iter().position(|word| word.eq_ignore_ascii_case(wanted))?;
+    let wanted = rung(wanted)?;
     // Whoever asks for a little thought does not ask for none.
     let ladder = LADDER.iter().enumerate().filter(|(_, word)| **word != "none");
     let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
-    fitting.min_by_key(|(at, _)| at.abs_diff(rung)).map(|(_, word)| word)
+    fitting.min_by_key(|(at, _)| at.abs_diff(wanted)).map(|(_, word)| word)
+}
+
+/// How hard an effort is, in comparison with others; nothing where it is none that is known.
+pub(crate) fn rung(effort: &str) -> Option<usize> {
+    LADDER.iter().position(|word| word.eq_ignore_ascii_case(effort))
 }
 
 #[cfg(test)]

@@ -23,15 +23,24 @@ pub(crate) fn request(codec: &dyn Codec, target: &Target, body: &str) -> Request
 /// Requests and responses that were exchanged with that target.
 pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> Prior {
     let mut prior = Prior::new();
+    let mut asked = Asked::of(target.clone());
     for document in documents {
-        let asked = Asked::of(target.clone());
         let tree = Tree::parse((*document).to_owned()).unwrap();
         match codec.recognise(tree.root()) {
             Some(Document::Request) => {
-                prior.push_request(codec, &request(codec, target, document), asked).unwrap();
+                let bare = Request { path: Name::from(""), ..request(codec, target, document) };
+                // It may have gone to another model than the one that is asked now.
+                asked = match codec.model_of(&bare) {
+                    Some(model) => Asked::of(self::target(&target.provider.name, &model)),
+                    None => Asked::of(target.clone()),
+                };
+                prior
+                    .push_request(codec, &request(codec, target, document), asked.clone())
+                    .unwrap();
             }
             Some(Document::Response | Document::Event) | None => {
-                prior.push_response(codec, &Bytes::from((*document).to_owned()), asked).unwrap();
+                let body = Bytes::from((*document).to_owned());
+                prior.push_response(codec, &body, asked.clone()).unwrap();
             }
         }
     }
@@ -43,6 +52,9 @@ pub(crate) fn audited(codec: &dyn Codec, to: &Target, before: &Prior, body: &str
     let request = request(codec, to, body);
     audit(&Transcript::of(codec, &request).after(before), to).unwrap()
 }
+
+/// Rules about headers, which an example does not have: without them they only note.
+const RESTS_ON_HEADERS: &[&str] = &["anthropic/binding-needs-beta"];
 
 /// The rules that were broken, with how gravely, in the order of the findings.
 pub(crate) fn broken(audit: &Audit) -> Vec<(&'static str, Severity)> {
@@ -61,13 +73,11 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
         assert!((rule.applies)(&to), "{} does not apply to its own example", rule.id);
         let before = prior(codec, &to, documents);
         let found = audited(codec, &to, &before, failing);
-        assert_eq!(
-            broken(&found),
-            [(rule.id, rule.severity)],
-            "{}: {:#?}",
-            rule.id,
-            found.findings
-        );
+        let rests_on_headers = |id: &str| RESTS_ON_HEADERS.contains(&id);
+        let severity = if rests_on_headers(rule.id) { Severity::Note } else { rule.severity };
+        let told = broken(&found).into_iter();
+        let told: Vec<_> = told.filter(|(id, _)| *id == rule.id || !rests_on_headers(id)).collect();
+        assert_eq!(told, [(rule.id, severity)], "{}: {:#?}", rule.id, found.findings);
         for finding in &found.findings {
             assert!(!finding.path.is_empty(), "{} names no place", rule.id);
         }
@@ -75,7 +85,7 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
         let still: Vec<_> = broken(&after).into_iter().filter(|(id, _)| *id == rule.id).collect();
         assert_eq!(still, [], "{}: the mended example breaks it still", rule.id);
         assert_ne!(after.verdict(), Verdict::Refuse, "{}: {:#?}", rule.id, after.findings);
-        if rule.severity == Severity::Refuse {
+        if severity == Severity::Refuse {
             check_repair(codec, &to, &before, rule);
         }
     }

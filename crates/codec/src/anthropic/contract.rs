@@ -1,10 +1,24 @@
-//! What the Messages API refuses, as far as writing a request must heed it. The rules of the models themselves are in
-//! [`crate::claude`].
+//! What the Messages API refuses: as far as writing a request must heed it, and as rules that a request is audited by. The
+//! rules of the models themselves are in [`crate::claude`], which looks at the request through [`view`].
+
+mod own;
+mod rules;
+mod view;
 
 use throughline_core::{Choice, Item, Json, Node, Profile, Target, Why};
 
-use crate::claude::{self, Asking};
+pub(super) use crate::anthropic::contract::rules::RULES;
+use crate::audit::{Case, Findings};
+use crate::claude::{self, Asking, Inspection};
 use crate::gate;
+
+/// Looks for what a request's provider would refuse.
+pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
+    let view = view::of(case);
+    let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
+    inspection.run();
+    own::inspect(&mut inspection);
+}
 
 /// Why a thinking block without a signature cannot go: a family that signs refuses it, and nobody takes another's. The
 /// clones of this wire sign nothing and want their thoughts back as they were.
@@ -35,3 +49,7 @@ pub(super) fn needs_thinking_first(messages: &[Json]) -> bool {
     let first = assistant.root().at("/content/0/type").and_then(Node::text);
     !matches!(first.as_deref(), Some("thinking" | "redacted_thinking"))
 }
+
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod contract_tests;

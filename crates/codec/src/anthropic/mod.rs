@@ -24,7 +24,9 @@ use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
-use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
+use crate::{
+    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+};
 
 /// Anthropic's Messages API.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,5 +75,21 @@ impl Codec for AnthropicMessages {
 
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(stream::MessageEncoder::default())
+    }
+
+    fn rules(&self) -> &'static [&'static Rule] {
+        contract::RULES
+    }
+
+    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+        contract::inspect(case, findings);
+    }
+
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Dots
+    }
+
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &["tools", "system", "messages"]
     }
 }

@@ -1,8 +1,23 @@
-//! What Converse refuses, as far as writing a request must heed it.
+//! What Converse refuses: as far as writing a request must heed it, and as rules that a request is audited by. The rules of
+//! the Claudes are in [`crate::claude`], which looks at the request through [`view`].
+
+mod own;
+mod rules;
+mod view;
 
 use throughline_core::{Body, Choice, ForcedTools, Item, Profile, Target, Why};
 
-use crate::claude::{self, Asking};
+use crate::audit::{Case, Findings};
+use crate::claude::{self, Asking, Inspection};
+pub(super) use crate::converse::contract::rules::RULES;
+
+/// Looks for what a request's provider would refuse.
+pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
+    let view = view::of(case);
+    let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
+    inspection.run();
+    own::inspect(&mut inspection);
+}
 
 /// Whose words a model family takes in `additionalModelRequestFields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +61,24 @@ pub(super) fn refuses_unsealed(item: &Item, target: &Target) -> Option<Why> {
     (!is_same_model && !is_same_family).then_some(Why::OtherModel)
 }
 
-/// Whether the model refuses to be told which tool to call. Bedrock is stricter with some models than their maker.
+/// Whether the model refuses to be told which tool to call.
 pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {
-    let rule = match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
+    claude::refuses_choice(profile, forced_tools(profile), asking, choice)
+}
+
+/// Under which circumstances a forced tool choice is refused. Bedrock is stricter with some models than their maker.
+fn forced_tools(profile: &Profile) -> ForcedTools {
+    match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
         Some(_) | None => profile.forced_tools,
-    };
-    claude::refuses_choice(profile, rule, asking, choice)
+    }
 }
 
 /// Whether a text is one that Converse refuses: "The text field in the `ContentBlock` object is blank".
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
+
+#[cfg(test)]
+#[path = "contract_tests.rs"]
+mod contract_tests;

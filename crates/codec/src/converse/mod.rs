@@ -30,7 +30,9 @@ use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
-use crate::{Asked, Codec, CodecError, Decoder, Document, Encoder};
+use crate::{
+    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+};
 
 /// Amazon Bedrock's Converse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,5 +85,21 @@ impl Codec for BedrockConverse {
 
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(stream::ConverseEncoder::default())
+    }
+
+    fn rules(&self) -> &'static [&'static Rule] {
+        contract::RULES
+    }
+
+    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+        contract::inspect(case, findings);
+    }
+
+    fn path_style(&self) -> PathStyle {
+        PathStyle::Dots
+    }
+
+    fn prefix_members(&self) -> &'static [&'static str] {
+        &["toolConfig.tools", "system", "messages"]
     }
 }

@@ -1,0 +1,97 @@
+//! `throughline audit`: what a provider would say to a request, before it is sent.
+
+use std::process::ExitCode;
+
+use throughline_codec::{Audit as Audited, Finding, Severity, Verdict, audit};
+use throughline_core::{Contract, Json, Target, Tree, json};
+
+use crate::failure::Failure;
+use crate::options::{Audit, Format};
+use crate::subject::Subject;
+use crate::{report, text};
+
+pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
+    let subject = Subject::read(&options.about, &options.file)?;
+    let audited =
+        audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad(error))?;
+    match options.format {
+        Format::Json => {
+            let mut out = json_of(&audited, &subject.target).as_str().to_owned();
+            out.push('\n');
+            text::write_out(out.as_bytes())?;
+        }
+        Format::Text => {
+            let width = text::width(std::io::stdout());
+            let tree = Tree::parse(subject.request.body.clone());
+            let tree = tree.map_err(|error| subject.bad(error.into()))?;
+            let findings: Vec<&Finding> = audited.findings.iter().collect();
+            let mut out = report::findings(&subject.name, &tree, &findings, width);
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(&report::verdict(&audited, &subject.target));
+            text::write_styled(&out)?;
+        }
+    }
+    Ok(match audited.verdict() {
+        Verdict::Accept | Verdict::Degrade => ExitCode::SUCCESS,
+        Verdict::Refuse => ExitCode::from(1),
+    })
+}
+
+fn json_of(audited: &Audited, target: &Target) -> Json {
+    let formats = |a: &mut json::Array<'_>| {
+        audited.summary.formats.iter().for_each(|format| {
+            a.string(format.as_str());
+        });
+    };
+    json::object(|o| {
+        o.string("wire", audited.wire.as_str()).string("model", &audited.model);
+        o.string("verdict", audited.verdict().as_str());
+        o.object("summary", |o| {
+            o.number("item_count", audited.summary.items as u64);
+            o.number("signed_count", audited.summary.signed as u64);
+            o.array("formats", formats);
+            let refused =
+                audited.findings.iter().find(|finding| finding.severity == Severity::Refuse);
+            match refused {
+                Some(finding) => {
+                    o.object("violation", |o| {
+                        o.string("kind", finding.rule.id);
+                        o.string("contract", contract_word(target.profile.contract));
+                        o.array("formats", formats).string("message", &finding.message);
+                    });
+                }
+                None => {
+                    o.null("violation");
+                }
+            }
+        });
+        o.array("findings", |a| {
+            for finding in &audited.findings {
+                a.object(|o| put_finding(o, finding));
+            }
+        });
+    })
+}
+
+fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
+    o.string("rule", finding.rule.id).string("severity", finding.severity.as_str());
+    o.string("path", &finding.path).string("message", &finding.message);
+    o.string("provider_error", &finding.provider_error).string("fix", &finding.fix);
+    o.array("evidence", |a| {
+        for source in finding.rule.evidence {
+            a.object(|o| {
+                o.string("kind", source.kind.as_str()).string("url", source.at);
+            });
+        }
+    });
+}
+
+fn contract_word(contract: Contract) -> &'static str {
+    match contract {
+        Contract::Stateless => "stateless",
+        Contract::RequiredWithTools => "required_with_tools",
+        Contract::AlwaysRequired => "always_required",
+    }
+}

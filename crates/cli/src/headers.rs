@@ -1,0 +1,43 @@
+//! Headers that a request will be sent with. Credentials are turned away before anything can print them.
+
+use throughline_core::Name;
+
+use crate::failure::Failure;
+
+/// Words in the names of headers that carry a credential.
+const SECRET_NAMES: [&str; 8] =
+    ["auth", "key", "token", "cookie", "secret", "password", "credential", "x-amz-s"];
+
+/// How the values of credentials begin.
+const SECRET_VALUES: [&str; 8] =
+    ["bearer ", "basic ", "sk-", "sk_", "xai-", "gsk_", "aiza", "aws4-hmac"];
+
+/// The headers, each written as `NAME: VALUE`.
+pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>, Failure> {
+    headers.iter().enumerate().map(|(index, header)| one(index + 1, header)).collect()
+}
+
+fn one(number: usize, header: &str) -> Result<(Name, Name), Failure> {
+    // The value is never repeated in a message: what does not look like a header may still be a key.
+    let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
+    let Some((name, value)) = named else {
+        let form = "is not of the form 'NAME: VALUE'";
+        return Err(Failure::Usage(format!("--header number {number} {form}")));
+    };
+    let (lower, begins) = (name.to_ascii_lowercase(), value.to_ascii_lowercase());
+    let is_secret = SECRET_NAMES.iter().any(|word| lower.contains(word))
+        || SECRET_VALUES.iter().any(|start| begins.starts_with(start));
+    if is_secret {
+        return Err(Failure::Usage(format!(
+            "--header `{name}` looks like a credential: nothing is sent here, so leave it out; \
+             it would stay in your shell's history"
+        )));
+    }
+    Ok((Name::from(name), Name::from(value)))
+}
+
+/// Whether HTTP allows the byte in the name of a header.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

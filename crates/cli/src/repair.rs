@@ -1,0 +1,130 @@
+//! `throughline repair`: the smallest change after which a provider would take a request.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use owo_colors::OwoColorize as _;
+use throughline_codec::{Finding, Mended, Reach, Repair as Repaired, Severity, repair};
+use throughline_core::{Json, Tree, json};
+
+use crate::failure::Failure;
+use crate::options::Repair;
+use crate::subject::Subject;
+use crate::{report, session, text};
+
+pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
+    let (subject, lines) = match (&options.session, &options.file) {
+        (Some(file), _) => {
+            let (subject, lines) = Subject::session(&options.about, file)?;
+            (subject, Some(lines))
+        }
+        (None, Some(file)) => (Subject::read(&options.about, file)?, None),
+        (None, None) => return Err(Failure::Usage("name the request to mend".to_owned())),
+    };
+    let reach = if options.degraded { Reach::Degraded } else { Reach::Refused };
+    let repaired = repair(&subject.transcript(), &subject.target, reach)
+        .map_err(|error| subject.bad(error))?;
+    if let Some(file) = options.report.as_deref().filter(|file| file.as_os_str() != "-") {
+        let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
+        let mut report = json_of(&repaired.mended).bytes().to_vec();
+        report.push(b'\n');
+        text::write_beside("--report", file, read, &report)?;
+    }
+    match &lines {
+        Some(lines) => {
+            text::write_out(&session::unwrap(lines, subject.codec, &repaired.request.body)?)?;
+        }
+        None => text::write_out(&repaired.request.body)?,
+    }
+    if lines.is_none() && std::io::stdout().is_terminal() {
+        text::write_out(b"\n")?;
+    }
+    let least = if options.degraded { Severity::Degrade } else { Severity::Refuse };
+    let left = repaired.audit.findings.iter().filter(|finding| finding.severity >= least);
+    let left: Vec<&Finding> = left.collect();
+    match &options.report {
+        Some(file) if file.as_os_str() == "-" => {
+            anstream::eprintln!("{}", json_of(&repaired.mended).as_str());
+        }
+        Some(_) => {}
+        None => tell(&subject, &repaired, &left)?,
+    }
+    if options.report.is_some() {
+        for finding in left.iter().filter(|finding| finding.severity == Severity::Refuse) {
+            let (rule, path, message) = (finding.rule.id, &finding.path, &finding.message);
+            text::notice(
+                "not mended:",
+                report::style_of(finding.severity),
+                &format!("{rule} at {path}: {message}"),
+            );
+        }
+    }
+    let is_refused = left.iter().any(|finding| finding.severity == Severity::Refuse);
+    Ok(if is_refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Tells people what was changed, and what could not be.
+fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(), Failure> {
+    let width = text::width(std::io::stderr());
+    let changes = &repaired.mended;
+    if std::io::stdout().is_terminal() {
+        anstream::eprintln!();
+    }
+    if !changes.is_empty() {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+        for change in changes {
+            table.add_row([
+                Cell::new("~").fg(Color::Green),
+                Cell::new(change.rule.id),
+                Cell::new(text::plain(&change.path)).add_attribute(Attribute::Dim),
+                Cell::new(text::plain(&change.what)),
+            ]);
+        }
+        anstream::eprintln!("{table}");
+    }
+    if !left.is_empty() {
+        let tree = Tree::parse(repaired.request.body.clone());
+        let tree = tree.map_err(|error| subject.bad(error.into()))?;
+        let name = format!("{}, mended", subject.name);
+        let name = if changes.is_empty() { &subject.name } else { &name };
+        anstream::eprintln!("{}", report::findings(name, &tree, left, width));
+    }
+    let refused = left.iter().filter(|finding| finding.severity == Severity::Refuse).count();
+    let provider = text::plain(&subject.target.origin.provider);
+    let made = text::count(changes.len(), "change");
+    match (changes.len(), refused) {
+        (0, 0) => {
+            anstream::eprintln!("{} {provider} would accept this request as it is", mark(true));
+        }
+        (_, 0) => anstream::eprintln!(
+            "{} {}: {made}, and {provider} would accept it",
+            mark(true),
+            "mended".green().bold()
+        ),
+        (_, refused) => anstream::eprintln!(
+            "{} {}: {made}, and {} that could not be mended",
+            mark(false),
+            "not mended".red().bold(),
+            text::count(refused, "refusal")
+        ),
+    }
+    Ok(())
+}
+
+fn mark(is_good: bool) -> String {
+    if is_good { "✓".green().bold().to_string() } else { "✗".red().bold().to_string() }
+}
+
+fn json_of(mended: &[Mended]) -> Json {
+    json::array(|a| {
+        for change in mended {
+            a.object(|o| {
+                o.string("rule", change.rule.id).string("path", &change.path);
+                o.string("message", &change.message).string("change", &change.what);
+            });
+        }
+    })
+}

@@ -1,0 +1,124 @@
+//! `throughline sim`: stand-ins for the providers, in the foreground.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use jiff::tz::TimeZone;
+use owo_colors::OwoColorize as _;
+use throughline_codec::{CODECS, Catalog};
+use throughline_core::Wire;
+use throughline_sim::{Options, Script, Simulator, start};
+
+use crate::failure::Failure;
+use crate::options::Sim;
+use crate::text;
+
+pub(crate) fn run(sim: &Sim) -> Result<(), Failure> {
+    let script = sim.script.as_deref().map(script).transpose()?.unwrap_or_default();
+    let mut options = Options {
+        listen: sim.listen,
+        seed: sim.seed,
+        script,
+        faults: sim.fault.clone(),
+        parallel: sim.parallel,
+        ..Options::default()
+    };
+    if let Some(created) = sim.account_created {
+        options.account_created = created.to_zoned(TimeZone::UTC).date();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the simulator cannot be started")?.block_on(serve(options))
+}
+
+fn script(file: &Path) -> Result<Script, Failure> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
+    text.parse().map_err(|error: throughline_sim::ScriptError| {
+        Failure::Usage(format!("{name}:{}: {}", error.line, error.message))
+    })
+}
+
+async fn serve(options: Options) -> Result<(), Failure> {
+    let (listen, seed) = (options.listen, options.seed);
+    let simulator = start(options).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "{listen} is in use: choose another with --listen, or port 0 for any that is free"
+        ),
+        _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
+    })?;
+    text::write_styled(&welcome(&simulator, seed))?;
+    asked_to_stop().await.context("signals cannot be waited for")?;
+    simulator.stop().await;
+    Ok(())
+}
+
+/// Waits for Ctrl-C, or for whoever started it to end it.
+async fn asked_to_stop() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed,
+        _ = terminated.recv() => Ok(()),
+    }
+}
+
+/// Where it listens, a question for each wire, and how the official clients find it.
+fn welcome(simulator: &Simulator, seed: u64) -> String {
+    let url = simulator.url();
+    let seed = format!("seed {seed}").dimmed().to_string();
+    let mut lines = vec![
+        format!("{} {}  {seed}", "throughline sim".bold(), url.cyan().bold()),
+        format!("\n{}", "Ask it".bold()),
+    ];
+    let catalog = Catalog::builtin();
+    for codec in CODECS {
+        let wire = codec.wire();
+        let Some((model, body)) = question(&wire) else { continue };
+        let Some(row) = catalog.default_provider(&wire) else { continue };
+        // The base URLs of some rows end with the version, as those of their official clients do.
+        let version = if row.base_url.ends_with("/v1") { "/v1" } else { "" };
+        let path = codec.path(&catalog.target(&row, model, "default"), false);
+        lines.push(format!("  {}", wire.as_str().dimmed()));
+        lines.push(format!("  curl {url}{version}{path} --json '{body}'"));
+    }
+    lines.push(format!("\n{}", "Point an official client at it, with any key".bold()));
+    for (variable, path) in [
+        ("ANTHROPIC_BASE_URL", ""),
+        ("OPENAI_BASE_URL", "/v1"),
+        ("GOOGLE_GEMINI_BASE_URL", ""),
+        ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", ""),
+    ] {
+        lines.push(format!("  export {variable}={url}{path}"));
+    }
+    lines.push(format!("\n{}", "See what it sealed, and what came back".bold()));
+    lines.push(format!("  curl {url}/sim/ledger"));
+    lines.push(format!("\n{}\n", "Ctrl-C stops it".dimmed()));
+    lines.join("\n")
+}
+
+/// A model of a wire, and a request that makes it think.
+fn question(wire: &Wire) -> Option<(&'static str, &'static str)> {
+    match wire.as_str() {
+        "anthropic-messages" => Some((
+            "claude-sonnet-4-5",
+            r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Hello"}]}"#,
+        )),
+        "openai-responses" => {
+            Some(("gpt-5.2", r#"{"model":"gpt-5.2","reasoning":{"effort":"low"},"input":"Hello"}"#))
+        }
+        "gemini" => Some((
+            "gemini-3-pro-preview",
+            r#"{"contents":[{"role":"user","parts":[{"text":"Hello"}]}]}"#,
+        )),
+        "bedrock-converse" => Some((
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            r#"{"messages":[{"role":"user","content":[{"text":"Hello"}]}]}"#,
+        )),
+        "openai-chat" => Some((
+            "deepseek-reasoner",
+            r#"{"model":"deepseek-reasoner","messages":[{"role":"user","content":"Hello"}]}"#,
+        )),
+        _ => None,
+    }
+}

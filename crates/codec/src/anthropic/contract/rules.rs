@@ -1,0 +1,106 @@
+//! What the Messages API refuses, rule by rule, and what the rules of the Claudes are called here.
+
+mod blocks;
+mod order;
+mod replay;
+mod settings;
+
+use throughline_core::{ForcedTools, Json, Node, Profile, json};
+
+pub(super) use crate::anthropic::contract::rules::blocks::COMPACTION_BLOCK_EMPTY;
+pub(super) use crate::anthropic::contract::rules::replay::CACHE_PREFIX_BROKEN;
+pub(super) use crate::anthropic::contract::rules::settings::{
+    BINDING_NEEDS_BETA, COMPACTION_EXCLUSIVE, CONFIG_CHANGED_IN_LOOP,
+};
+use crate::anthropic::wire;
+use crate::audit::Rule;
+use crate::claude::Book;
+use crate::claude::view::Block;
+
+/// The rules of this wire.
+pub(crate) static RULES: &[&Rule] = &[
+    &order::TOOL_LOOP_NEEDS_THINKING,
+    &blocks::SIGNATURE_MISSING,
+    &blocks::SIGNATURE_INVALID,
+    &replay::THINKING_MODIFIED,
+    &replay::THINKING_DROPPED,
+    &replay::PREFIX_CHANGED,
+    &settings::BINDING_NEEDS_BETA,
+    &settings::MODE_NOT_SUPPORTED,
+    &settings::BUDGET_TOO_SMALL,
+    &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
+    &settings::FORCED_TOOL_CHOICE,
+    &settings::EFFORT_NOT_SUPPORTED,
+    &settings::SAMPLING_FIXED,
+    &order::PREFILL_REFUSED,
+    &order::ENDS_IN_THINKING,
+    &replay::BLOCK_UNREADABLE,
+    &blocks::THOUGHT_AS_TEXT,
+    &settings::CONFIG_CHANGED_IN_LOOP,
+    &blocks::COMPACTION_BLOCK_EMPTY,
+    &settings::COMPACTION_EXCLUSIVE,
+    &replay::SEALED_CONTENT_CHANGED,
+    &order::TOOL_CALL_UNANSWERED,
+    &replay::CACHE_PREFIX_BROKEN,
+];
+
+/// The rules of the Claudes as this wire calls and words them.
+pub(super) static BOOK: Book = Book {
+    tool_loop_needs_thinking: &order::TOOL_LOOP_NEEDS_THINKING,
+    signature_missing: &blocks::SIGNATURE_MISSING,
+    signature_invalid: &blocks::SIGNATURE_INVALID,
+    thinking_modified: &replay::THINKING_MODIFIED,
+    thinking_dropped: &replay::THINKING_DROPPED,
+    prefix_changed: &replay::PREFIX_CHANGED,
+    mode_not_supported: &settings::MODE_NOT_SUPPORTED,
+    budget_too_small: &settings::BUDGET_TOO_SMALL,
+    budget_not_below_max_tokens: &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
+    forced_tool_choice: &settings::FORCED_TOOL_CHOICE,
+    effort_not_supported: &settings::EFFORT_NOT_SUPPORTED,
+    sampling_fixed: &settings::SAMPLING_FIXED,
+    prefill_refused: &order::PREFILL_REFUSED,
+    ends_in_thinking: &order::ENDS_IN_THINKING,
+    block_unreadable: &replay::BLOCK_UNREADABLE,
+    thought_as_text: &blocks::THOUGHT_AS_TEXT,
+    tool_call_unanswered: &order::TOOL_CALL_UNANSWERED,
+    sealed_content_changed: Some(&replay::SEALED_CONTENT_CHANGED),
+    wraps,
+    unanswered,
+    unasked,
+    forced_tools,
+    free_choice,
+    project: wire::project,
+};
+
+/// The provider passes the model's words on as they are.
+fn wraps(words: &str) -> String {
+    words.to_owned()
+}
+
+fn unanswered(message: usize, ids: &str) -> String {
+    format!(
+        "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each \
+         `tool_use` block must have a corresponding `tool_result` block in the next message."
+    )
+}
+
+fn unasked(block: &Block<'_>, id: &str) -> String {
+    format!(
+        "{}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have a \
+         corresponding `tool_use` block in the previous message.",
+        block.place()
+    )
+}
+
+fn forced_tools(profile: &Profile) -> ForcedTools {
+    profile.forced_tools
+}
+
+fn free_choice(choice: Node<'_>) -> Json {
+    json::object(|o| {
+        o.string("type", "auto");
+        if let Some(parallel) = choice.get("disable_parallel_tool_use") {
+            o.node("disable_parallel_tool_use", parallel);
+        }
+    })
+}

@@ -1,0 +1,377 @@
+//! Rules about what a request asks for.
+
+use throughline_core::Wire;
+
+use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::claude::{self, lore};
+
+const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
+
+/// The model does not take this kind of thinking.
+pub(crate) static MODE_NOT_SUPPORTED: Rule = Rule {
+    id: "anthropic/mode-not-supported",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::MODE_NOT_SUPPORTED.title,
+    why: lore::MODE_NOT_SUPPORTED.why,
+    provider_error: "\"thinking.type.…\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+                     \"output_config.effort\" to control thinking behavior.",
+    fix: lore::MODE_NOT_SUPPORTED.fix,
+    applies: claude::is_claude,
+    evidence: lore::MODE_NOT_SUPPORTED.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-opus-4-7",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-opus-4-7",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 2048},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-opus-4-7",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// The thinking budget is missing or too small.
+pub(crate) static BUDGET_TOO_SMALL: Rule = Rule {
+    id: "anthropic/budget-too-small",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::BUDGET_TOO_SMALL.title,
+    why: lore::BUDGET_TOO_SMALL.why,
+    provider_error: "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+    fix: lore::BUDGET_TOO_SMALL.fix,
+    applies: claude::is_claude,
+    evidence: lore::BUDGET_TOO_SMALL.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-sonnet-4-5",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 512},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 1024},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// The thinking budget leaves no tokens for the answer.
+pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
+    id: "anthropic/budget-not-below-max-tokens",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::BUDGET_NOT_BELOW_MAX_TOKENS.title,
+    why: lore::BUDGET_NOT_BELOW_MAX_TOKENS.why,
+    provider_error: "`max_tokens` must be greater than `thinking.budget_tokens`.",
+    fix: lore::BUDGET_NOT_BELOW_MAX_TOKENS.fix,
+    applies: claude::is_claude,
+    evidence: lore::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-sonnet-4-5",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 4096},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 5120,
+  "thinking": {"type": "enabled", "budget_tokens": 4096},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// The model cannot be told to call a tool here.
+pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
+    id: "anthropic/forced-tool-choice",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::FORCED_TOOL_CHOICE.title,
+    why: lore::FORCED_TOOL_CHOICE.why,
+    provider_error: "Thinking may not be enabled when tool_choice forces tool use.",
+    fix: lore::FORCED_TOOL_CHOICE.fix,
+    applies: claude::is_claude,
+    evidence: lore::FORCED_TOOL_CHOICE.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-sonnet-4-5",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 2048},
+  "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+  "tool_choice": {"type": "tool", "name": "weather"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-sonnet-4-5",
+  "max_tokens": 4096,
+  "thinking": {"type": "enabled", "budget_tokens": 2048},
+  "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+  "tool_choice": {"type": "auto"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// The model does not take this effort.
+pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
+    id: "anthropic/effort-not-supported",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::EFFORT_NOT_SUPPORTED.title,
+    why: lore::EFFORT_NOT_SUPPORTED.why,
+    provider_error: "This model does not support effort level '…'. Supported levels: ….",
+    fix: lore::EFFORT_NOT_SUPPORTED.fix,
+    applies: claude::is_claude,
+    evidence: lore::EFFORT_NOT_SUPPORTED.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-opus-4-6",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-opus-4-6",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "output_config": {"effort": "xhigh"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-opus-4-6",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "output_config": {"effort": "high"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// The model sets its sampling itself.
+pub(crate) static SAMPLING_FIXED: Rule = Rule {
+    id: "anthropic/sampling-fixed",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: lore::SAMPLING_FIXED.title,
+    why: lore::SAMPLING_FIXED.why,
+    provider_error: "`…` is deprecated for this model.",
+    fix: lore::SAMPLING_FIXED.fix,
+    applies: claude::is_claude,
+    evidence: lore::SAMPLING_FIXED.evidence,
+    example: Example {
+        provider: "anthropic",
+        model: "claude-opus-4-7",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-opus-4-7",
+  "max_tokens": 4096,
+  "temperature": 0.2,
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-opus-4-7",
+  "max_tokens": 4096,
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// `block_binding` is sent without its beta.
+pub(crate) static BINDING_NEEDS_BETA: Rule = Rule {
+    id: "anthropic/binding-needs-beta",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: "`block_binding` is sent without its beta.",
+    why: "`thinking.block_binding` is known under the beta `thinking-binding-controls-2026-08-01` only; without that \
+          word in the `anthropic-beta` header the member is an unknown one and refused. Gateways that forward the body \
+          and drop the header break it.",
+    provider_error: "thinking.….block_binding: Extra inputs are not permitted",
+    fix: "Send `anthropic-beta: thinking-binding-controls-2026-08-01`, or leave `block_binding` out.",
+    applies: claude::is_claude,
+    evidence: &[
+        Source { kind: SourceKind::Issue, at: "https://github.com/Wei-Shaw/sub2api/pull/6677" },
+        Source {
+            kind: SourceKind::Issue,
+            at: "https://github.com/anomalyco/opencode/issues/46729",
+        },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: the beta types of `thinking`" },
+    ],
+    example: Example {
+        provider: "anthropic",
+        model: "claude-fable-5-1",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-fable-5-1",
+  "max_tokens": 4096,
+  "thinking": {
+    "type": "adaptive",
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"}
+  },
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-fable-5-1",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// `compaction` and `context_management` are both asked for.
+pub(crate) static COMPACTION_EXCLUSIVE: Rule = Rule {
+    id: "anthropic/compaction-exclusive",
+    wire: WIRE,
+    severity: Severity::Refuse,
+    title: "`compaction` and `context_management` are both asked for.",
+    why: "Both rewrite what the model gets to see of a long conversation, so a request may ask for one of them only. \
+          Clients that set `context_management` for all requests break it when they try the newer `compaction`.",
+    provider_error: "… `compaction` … `context_management` …",
+    fix: "Leave `context_management` or `compaction` out.",
+    applies: claude::is_claude,
+    evidence: &[Source {
+        kind: SourceKind::Types,
+        at: "anthropic 2.8.0: the beta types of compaction",
+    }],
+    example: Example {
+        provider: "anthropic",
+        model: "claude-opus-5-5",
+        prior: &[],
+        failing: r#"{
+  "model": "claude-opus-5-5",
+  "max_tokens": 4096,
+  "compaction": {"type": "summarize"},
+  "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+        mended: r#"{
+  "model": "claude-opus-5-5",
+  "max_tokens": 4096,
+  "compaction": {"type": "summarize"},
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+    },
+};
+
+/// Thinking is asked for otherwise than when the tool loop began.
+pub(crate) static CONFIG_CHANGED_IN_LOOP: Rule = Rule {
+    id: "anthropic/config-changed-in-loop",
+    wire: WIRE,
+    severity: Severity::Degrade,
+    title: "Thinking is asked for otherwise than when the tool loop began.",
+    why: "A tool loop is one turn of the model's, and a turn has one configuration of thinking. Changed within it, \
+          thinking is lost until the next turn, and so is the cache of the messages.",
+    provider_error: "",
+    fix: "Change `thinking` between turns, not between a call and its result.",
+    applies: claude::is_claude,
+    evidence: &[Source {
+        kind: SourceKind::Documentation,
+        at: "https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
+    }],
+    example: Example {
+        provider: "anthropic",
+        model: "claude-opus-4-6",
+        prior: &[
+            r#"{
+  "model": "claude-opus-4-6",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+  "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]
+}"#,
+            r#"{
+  "type": "message",
+  "role": "assistant",
+  "model": "claude-opus-4-6",
+  "content": [
+    {
+      "type": "thinking",
+      "thinking": "The user wants the weather, so I look it up.",
+      "signature": "EqQBCkYIBRgCKkB4n2VtcGxlU2lnbmF0dXJl"
+    },
+    {"type": "tool_use", "id": "toolu_01", "name": "weather", "input": {"city": "Oslo"}}
+  ],
+  "stop_reason": "tool_use"
+}"#,
+        ],
+        failing: r#"{
+  "model": "claude-opus-4-6",
+  "max_tokens": 4096,
+  "thinking": {"type": "disabled"},
+  "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+  "messages": [
+    {"role": "user", "content": "What is the weather in Oslo?"},
+    {
+      "role": "assistant",
+      "content": [
+        {
+          "type": "thinking",
+          "thinking": "The user wants the weather, so I look it up.",
+          "signature": "EqQBCkYIBRgCKkB4n2VtcGxlU2lnbmF0dXJl"
+        },
+        {
+          "type": "tool_use",
+          "id": "toolu_01",
+          "name": "weather",
+          "input": {"city": "Oslo"}
+        }
+      ]
+    },
+    {
+      "role": "user",
+      "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_01", "content": "4 °C, rain"}
+      ]
+    }
+  ]
+}"#,
+        mended: r#"{
+  "model": "claude-opus-4-6",
+  "max_tokens": 4096,
+  "thinking": {"type": "adaptive"},
+  "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
+  "messages": [
+    {"role": "user", "content": "What is the weather in Oslo?"},
+    {
+      "role": "assistant",
+      "content": [
+        {
+          "type": "thinking",
+          "thinking": "The user wants the weather, so I look it up.",
+          "signature": "EqQBCkYIBRgCKkB4n2VtcGxlU2lnbmF0dXJl"
+        },
+        {
+          "type": "tool_use",
+          "id": "toolu_01",
+          "name": "weather",
+          "input": {"city": "Oslo"}
+        }
+      ]
+    },
+    {
+      "role": "user",
+      "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_01", "content": "4 °C, rain"}
+      ]
+    }
+  ]
+}"#,
+    },
+};
