@@ -107,5 +107,5 @@ fn recordings_refused_requests_are_foreseen() {
         }
     }
     figure("refused and foreseen", foreseen);
-    assert_eq!(foreseen, 4);
+    assert_eq!(foreseen, 5);
 }

@@ -75,8 +75,10 @@ impl Sent<'_> {
     /// Whether a place is on the first call of its step.
     fn is_first_call(&self, place: &Place) -> bool {
         let parts = self.messages()[self.message(place)]["parts"].as_array().unwrap();
-        let first = parts.iter().find(|part| part.get("functionCall").is_some());
-        self.part(place).get("functionCall").is_some() && first == Some(self.part(place))
+        let is_call =
+            |part: &Value| part.get("functionCall").or(part.get("function_call")).is_some();
+        let part = self.part(place);
+        is_call(part) && parts.iter().find(|part| is_call(part)) == Some(part)
     }
 
     fn is_stored(&self) -> bool {
@@ -139,11 +141,12 @@ impl Sent<'_> {
             .pointer("/thinking/type")
             .or_else(|| self.body.pointer("/additionalModelRequestFields/thinking/type"));
         match operator {
-            "drop seal" => Says::Refused(missing),
+            "drop seal" | "move seal" => Says::Refused(missing),
             "blank seal" | "truncate seal" | "flip seal" | "re-encode seal" => {
                 Says::Refused(invalid)
             }
             "edit sealed text"
+            | "merge sealed parts"
             | "swap two seals"
             | "duplicate sealed part"
             | "reorder sealed part" => Says::Refused(modified),
@@ -233,12 +236,12 @@ impl Sent<'_> {
         const MISSING: Says = Says::Refused(&["gemini/first-call-needs-signature"]);
         let demands = self.target.profile.contract != throughline_core::Contract::Stateless;
         match operator {
-            "drop seal" | "blank seal"
+            "drop seal" | "blank seal" | "move seal"
                 if demands && self.is_current(place) && self.is_first_call(place) =>
             {
                 MISSING
             }
-            "drop seal" => Says::Accepted,
+            "drop seal" | "move seal" => Says::Accepted,
             "truncate seal" | "flip seal" => Says::Refused(&["gemini/signature-corrupted"]),
             "re-encode seal" | "edit sealed text" | "swap two seals" => Says::Accepted,
             "duplicate sealed part" if self.part(place).get("text").is_some() => Says::Accepted,
@@ -510,6 +513,41 @@ fn recordings_behind_another_prefix_are_found_out() {
             format!("expected {expected}, detected {detected}"),
         );
         assert_eq!(expected, detected, "{label}");
+    }
+}
+
+#[test]
+fn recordings_without_one_of_a_pair_are_found_out() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let operator = OPERATORS.iter().find(|operator| operator.name == "drop a result").unwrap();
+    let mut counts: BTreeMap<Shape, [usize; 2]> = BTreeMap::new();
+    for sent in &sent_requests(&recordings) {
+        let is_demanded = sent.shape != Shape::Chat || sent.target.provider.dialect.pairs_calls;
+        let nowhere = Place { parent: String::new(), key: String::new() };
+        let mut body = sent.body.clone();
+        // What Gemini is asked last may be a call without an answer.
+        let is_open = |body: &Value| {
+            let messages = body[sent.shape.list()].as_array().unwrap();
+            messages.last().is_some_and(|last| last["role"] == "model")
+        };
+        if is_demanded
+            && operator.apply(sent.shape, &mut body, &nowhere, &mut Dice::new(1))
+            && !is_open(&body)
+        {
+            let found = sent.refused_by(&body, &sent.target, &sent.prior);
+            let rules = ["tool-call-unanswered", "answers-do-not-match", "calls-interrupted"];
+            let is_found = found.iter().any(|id| rules.iter().any(|rule| id.ends_with(rule)));
+            let count = counts.entry(sent.shape).or_default();
+            count[0] += 1;
+            count[1] += usize::from(is_found);
+        }
+    }
+    for (shape, [expected, detected]) in &counts {
+        figure(
+            &format!("{shape:?}: drop a result"),
+            format!("expected {expected}, detected {detected}"),
+        );
+        assert!(detected * 100 >= expected * 99, "{shape:?}: {detected} of {expected}");
     }
 }
 

@@ -31,11 +31,17 @@ fn converse(thinking: Value) -> Value {
 }
 
 fn responses(model: &str, store: bool) -> Value {
-    json!({"model": model, "store": store, "instructions": "Be brief.", "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}})
+    json!({"model": model, "store": store, "instructions": "Be brief.", "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium", "summary": "auto"}})
 }
 
 fn chat(model: &str) -> Value {
     json!({"model": model, "messages": [{"role": "system", "content": "Be brief."}]})
+}
+
+fn router(model: &str) -> Value {
+    let mut request = chat(model);
+    request["reasoning"] = json!({"effort": "medium"});
+    request
 }
 
 fn gemini() -> Value {
@@ -63,8 +69,8 @@ static SETUPS: &[Setup] = &[
     setup!("deepseek-responses" "deepseek-v4" responses("deepseek-v4", false)),
     setup!("deepseek" "deepseek-v4" chat("deepseek-v4")),
     setup!("moonshot" "kimi-k2-thinking" chat("kimi-k2-thinking")),
-    setup!("openrouter" "anthropic/claude-sonnet-4.5" chat("anthropic/claude-sonnet-4.5")),
-    setup!("openrouter" "google/gemini-3-pro-preview" chat("google/gemini-3-pro-preview")),
+    setup!("openrouter" "anthropic/claude-sonnet-4.5" router("anthropic/claude-sonnet-4.5")),
+    setup!("openrouter" "google/gemini-3-pro-preview" router("google/gemini-3-pro-preview")),
     setup!("openai-chat" "gpt-5.2" chat("gpt-5.2")),
     setup!("mistral" "magistral-medium-latest" chat("magistral-medium-latest")),
     setup!("zai" "glm-4.7" chat("glm-4.7")),

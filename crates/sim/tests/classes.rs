@@ -37,13 +37,13 @@ const BEDROCK: Setup = Setup {
 const STORED: Setup = Setup {
     provider: "openai",
     model: "gpt-5.2",
-    knobs: || json!({"model": "gpt-5.2", "reasoning": {"summary": "auto"}}),
+    knobs: || json!({"model": "gpt-5.2", "reasoning": {"effort": "medium", "summary": "auto"}}),
     headers: &[],
 };
 const STATELESS: Setup = Setup {
     provider: "openai",
     model: "gpt-5.2",
-    knobs: || json!({"model": "gpt-5.2", "store": false, "include": ["reasoning.encrypted_content"]}),
+    knobs: || json!({"model": "gpt-5.2", "store": false, "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium"}}),
     headers: &[],
 };
 const GEMINI: Setup = Setup {
@@ -74,7 +74,7 @@ const MISTRAL: Setup = Setup {
 const ROUTER: Setup = Setup {
     provider: "openrouter",
     model: "anthropic/claude-sonnet-4.5",
-    knobs: || json!({"model": "anthropic/claude-sonnet-4.5"}),
+    knobs: || json!({"model": "anthropic/claude-sonnet-4.5", "reasoning": {"effort": "medium"}}),
     headers: &[],
 };
 
@@ -166,8 +166,10 @@ fn is_content(case: &Case, simulator: &Simulator, answer: &Answer, sent: &str) {
 
 fn stop_of(answer: &Answer) -> String {
     let answer = answer.json();
-    let stop = answer.get("stop_reason").or_else(|| answer.get("stopReason"));
-    stop.and_then(Value::as_str).unwrap_or_default().to_owned()
+    // Converse has no such word of its own; the model's is told beside it.
+    let places = ["/additionalModelResponseFields/stop_reason", "/stop_reason", "/stopReason"];
+    let stop = places.iter().find_map(|place| answer.pointer(place)?.as_str());
+    stop.unwrap_or_default().to_owned()
 }
 
 macro_rules! classes {

@@ -155,6 +155,26 @@ operators! {
         *request.pointer_mut(&b.pointer()).unwrap() = first;
         true
     };
+    "move seal" on Seal => |shape, request, place, _| {
+        let Some(seal) = request.pointer(&place.pointer()).cloned() else { return false };
+        let moved = on_part(shape, request, place, |list, at| {
+            let Some(next) = list.get_mut(at + 1).and_then(Value::as_object_mut) else { return false };
+            next.insert(place.key.clone(), seal).is_none()
+        });
+        moved && on_seal(request, place, |parent, key| object(parent).shift_remove(key).is_some())
+    };
+    "merge sealed parts" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        let (Some(first), Some(second)) = (text_of(&list[at]), list.get(at + 1).and_then(text_of)) else { return false };
+        let is_thought = |part: &Value| part["type"] == "thinking" || part.get("reasoningContent").is_some();
+        if !is_thought(&list[at]) || !is_thought(&list[at + 1]) { return false }
+        let merged = json!(first + &second);
+        match list[at + 1].pointer_mut("/reasoningContent/reasoningText/text") {
+            Some(text) => *text = merged,
+            None => list[at + 1]["thinking"] = merged,
+        }
+        list.remove(at);
+        true
+    });
     "drop sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
         // A call would leave its result behind, which is another operator.
         if is_call(&list[at]) { return false }
@@ -403,7 +423,7 @@ fn text_of(part: &Value) -> Option<String> {
 }
 
 fn is_call(part: &Value) -> bool {
-    part.get("functionCall").is_some()
+    part.get("functionCall").or_else(|| part.get("function_call")).is_some()
         || part.get("toolUse").is_some()
         || part["type"] == "tool_use"
         || part["type"] == "function_call"
@@ -418,6 +438,7 @@ pub fn is_result(message: &Value) -> bool {
             first["type"] == "tool_result"
                 || first.get("toolResult").is_some()
                 || first.get("functionResponse").is_some()
+                || first.get("function_response").is_some()
         })
 }
 
@@ -438,6 +459,7 @@ fn drop_reasoning(shape: Shape, request: &mut Value, end: usize) -> bool {
             for part in parts {
                 if let Some(part) = part.as_object_mut() {
                     part.shift_remove("thoughtSignature");
+                    part.shift_remove("thought_signature");
                 }
             }
         }
