@@ -50,6 +50,8 @@ pub(crate) struct Claims {
     pub(crate) hidden: bool,
     /// What it stood beside in its reply: the first call's id or the first text.
     pub(crate) beside: Option<Mark>,
+    /// Whether it came behind that in its reply.
+    pub(crate) is_behind: bool,
     /// What it stood behind, where its family binds it to that.
     pub(crate) prefix: Option<Prefix>,
 }

@@ -84,7 +84,7 @@ const KNOWN: &[(&str, &str, &str)] = &[];
 #[tokio::test]
 async fn audit_and_simulator_agree() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut table: BTreeMap<(&str, &str), [usize; 4]> = BTreeMap::new();
+    let mut table: BTreeMap<(&str, String), [usize; 4]> = BTreeMap::new();
     let mut wrong: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let mut seed = 0;
     let wanted = cases(400) as usize;
@@ -110,6 +110,23 @@ async fn audit_and_simulator_agree() {
                 }
             }
             let operator = dice.pick(OPERATORS).unwrap();
+            // Now and then whoever goes on is somebody else.
+            let others: Vec<&Setup> = SETUPS
+                .iter()
+                .filter(|other| other.provider == setup.provider && other.model != setup.model)
+                .collect();
+            let switch = match dice.below(8) {
+                0 => {
+                    talk.account = "key-of-theirs".to_owned();
+                    " from another account"
+                }
+                1 if !others.is_empty() => {
+                    talk.switch(**dice.pick(&others).unwrap());
+                    " on another model"
+                }
+                _ => "",
+            };
+            let label = format!("{}{switch}", operator.name);
             let whole = talk.next.clone();
             let places = seals(&talk.next);
             let place = match operator.on {
@@ -126,11 +143,11 @@ async fn audit_and_simulator_agree() {
             let answer = talk.send(body.clone()).await;
             let looked = talk.audit(&body, true);
             let (refuses, refused) = (answer.status >= 400, looked.verdict() == Verdict::Refuse);
-            let row = table.entry((setup.provider, operator.name)).or_default();
+            let row = table.entry((setup.provider, label.clone())).or_default();
             row[usize::from(refuses) * 2 + usize::from(refused)] += 1;
             let known = KNOWN
                 .iter()
-                .any(|(provider, name, _)| *provider == setup.provider && *name == operator.name);
+                .any(|(provider, name, _)| *provider == setup.provider && *name == label);
             if refuses != refused && !known {
                 let rules: Vec<&str> = looked
                     .findings
@@ -140,7 +157,7 @@ async fn audit_and_simulator_agree() {
                     .collect();
                 let key = format!(
                     "{} {} | {} | simulator {} audit {:?}",
-                    setup.provider, setup.model, operator.name, answer.status, rules
+                    setup.provider, setup.model, label, answer.status, rules
                 );
                 let said = if refuses {
                     answer.text()
@@ -160,12 +177,10 @@ async fn audit_and_simulator_agree() {
                     if again.status >= 400 {
                         let key = format!(
                             "{} {} | {} | refused after repair",
-                            setup.provider, setup.model, operator.name
+                            setup.provider, setup.model, label
                         );
                         wrong.entry(key).or_insert((0, again.text())).0 += 1;
                     }
-                } else {
-                    row[3] += 0;
                 }
             }
         }

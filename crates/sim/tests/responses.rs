@@ -412,9 +412,6 @@ async fn deepseek_wants_nothing_said_between_calls_and_outputs() {
             "code": "invalid_request_error",
         }})
     );
-    let forced = json!({"model": "deepseek-v4-flash", "input": "Hi", "tools": [tool("weather")], "tool_choice": "required"});
-    let refused = ask(&simulator, "deepseek-responses", &forced).await.refused(400);
-    assert_eq!(refused, "Thinking mode does not support this tool_choice");
 }
 
 #[tokio::test]

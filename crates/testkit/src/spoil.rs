@@ -125,14 +125,14 @@ operators! {
     "blank seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| { parent[key] = json!(""); true });
     "truncate seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
         let seal = parent[key].as_str().unwrap().to_owned();
-        parent[key] = json!(&seal[..seal.len() / 8 * 4]);
+        parent[key] = json!(seal.chars().take(seal.len() / 8 * 4).collect::<String>());
         true
     });
     "flip seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
-        let mut seal = parent[key].as_str().unwrap().as_bytes().to_vec();
+        let mut seal: Vec<char> = parent[key].as_str().unwrap().chars().collect();
         let middle = seal.len() / 2;
-        seal[middle] = if seal[middle] == b'A' { b'B' } else { b'A' };
-        parent[key] = json!(String::from_utf8(seal).unwrap());
+        seal[middle] = if seal[middle] == 'A' { 'B' } else { 'A' };
+        parent[key] = json!(seal.into_iter().collect::<String>());
         true
     });
     "re-encode seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {

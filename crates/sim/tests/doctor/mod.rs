@@ -37,8 +37,9 @@ pub(crate) struct Conversation<'s> {
     pub(crate) said: Vec<(Bytes, Bytes)>,
     /// The key that requests are sent with.
     pub(crate) account: String,
-    /// The account that the earlier requests were sent with.
-    pub(crate) earlier_account: String,
+    /// The account that the earlier requests were sent with, and whom they were sent to.
+    earlier_account: String,
+    earlier: Setup,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -73,7 +74,16 @@ impl<'s> Conversation<'s> {
         say(shape, &mut next, question);
         let account = "key-of-mine".to_owned();
         let earlier_account = account.clone();
-        Self { setup, simulator, next, said: Vec::new(), account, earlier_account, client }
+        Self {
+            setup,
+            simulator,
+            next,
+            said: Vec::new(),
+            account,
+            earlier_account,
+            earlier: setup,
+            client,
+        }
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -119,6 +129,16 @@ impl<'s> Conversation<'s> {
         }
     }
 
+    /// Goes on with another model at the same provider.
+    pub(crate) fn switch(&mut self, to: Setup) {
+        self.setup = to;
+        for (key, value) in (to.knobs)().as_object().unwrap() {
+            if key != self.shape().list() {
+                self.next[key] = value.clone();
+            }
+        }
+    }
+
     /// The user says something more.
     pub(crate) fn say(&mut self, text: &str) {
         say(self.shape(), &mut self.next, text);
@@ -133,7 +153,7 @@ impl<'s> Conversation<'s> {
         let mut prior = Prior::new();
         let codec = codec_of(&self.setup);
         for (request, response) in &self.said {
-            let asked = Asked::of(target(&self.setup, &self.earlier_account));
+            let asked = Asked::of(target(&self.earlier, &self.earlier_account));
             prior.push_request(codec, &self.request(request.clone()), asked.clone()).unwrap();
             prior.push_response(codec, response, asked).unwrap();
         }

@@ -182,6 +182,10 @@ pub(super) fn calls(message: Node<'_>) -> impl Iterator<Item = Node<'_>> {
 
 /// Every call is answered right behind its message, and nothing is answered that was not asked.
 fn answered(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    // Some endpoints are not known to mind.
+    if !asking.row.dialect.pairs_calls {
+        return Ok(());
+    }
     let mut waiting: Vec<String> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let is_answer = message.get("role").is_some_and(|role| role.is("tool"));
@@ -227,11 +231,9 @@ fn demanded(turn: &Turn, asking: &Asking, messages: &[Node<'_>]) -> Result<(), R
         && turn.target.profile.contract != Contract::Stateless
         && turn.thinks;
     let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
-    // Where the row's own stand-in has to say something, an empty text says too little.
-    let is_empty_fine = dialect.stand_in.as_deref().is_none_or(str::is_empty);
     for (at, message) in messages.iter().enumerate() {
-        let text = message.present(key).and_then(Node::text);
-        let is_there = text.is_some_and(|text| is_empty_fine || !text.is_empty());
+        // Whether an empty text is enough for every model is disputed; it was accepted where that is known.
+        let is_there = message.present(key).is_some_and(Node::is_string);
         if is_there || calls(*message).next().is_none() {
             continue;
         }

@@ -332,6 +332,7 @@ impl Writer<'_> {
             text: Mark::of("throughline-sim reasoning", text),
             hidden: true,
             beside: None,
+            is_behind: false,
             prefix: None,
         };
         let signer = vendor.signer(self.asking);

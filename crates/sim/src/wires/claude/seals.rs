@@ -141,7 +141,7 @@ impl Checker<'_> {
         let is_repeated = !self.seen.insert((claims.reply, claims.ordinal));
         let is_disordered =
             before.is_some_and(|b| b.reply == claims.reply && b.ordinal > claims.ordinal);
-        let is_moved = self.is_moved(&claims, message);
+        let is_moved = self.is_moved(&claims, message) || is_turned(&claims, message, found.place);
         if is_edited || is_repeated || is_disordered || is_moved {
             let refusal =
                 if self.latest == Some(found.number) { found.modified() } else { found.invalid() };
@@ -233,6 +233,13 @@ impl Checker<'_> {
         let place = message.blocks.iter().position(Block::is_thought).unwrap_or_default();
         Err(modified(number, place))
     }
+}
+
+/// Whether a thought stands on the other side of what it stood beside.
+fn is_turned(claims: &Claims, message: &Message, place: usize) -> bool {
+    let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
+    let beside = message.blocks.iter().position(is_beside);
+    beside.is_some_and(|beside| (beside < place) != claims.is_behind)
 }
 
 /// A thought that came back, and where it stands.
@@ -343,6 +350,7 @@ pub(crate) fn seal(
             text: signed_text(shown),
             hidden: shown.is_empty(),
             beside,
+            is_behind: is_begun,
             prefix: profile.bound.prefix.then(|| behind.clone()),
         };
         let seal = world.keys.seal(SIGNER, Form::Claude, &claims);

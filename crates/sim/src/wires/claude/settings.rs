@@ -212,13 +212,23 @@ pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusa
 }
 
 fn check_sampling(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
-    if !profile.fixed_sampling {
-        return Ok(());
-    }
     let is_other = |value: Option<Node<'_>>| {
         let number = value.and_then(Node::number).and_then(|number| number.parse::<f64>().ok());
         number.is_some_and(|number| (number - 1.0).abs() > f64::EPSILON)
     };
+    if !profile.fixed_sampling {
+        let while_thinking = match settings.asks() {
+            Asks::For(Mode::Enabled) => "enabled",
+            Asks::For(Mode::Adaptive) => "enabled or in adaptive mode",
+            Asks::For(Mode::Disabled | Mode::BetweenTools) | Asks::Silent => return Ok(()),
+        };
+        if !is_other(settings.temperature) {
+            return Ok(());
+        }
+        return Err(Refusal::invalid(format!(
+            "`temperature` may only be set to 1 when thinking is {while_thinking}."
+        )));
+    }
     let refused = if is_other(settings.temperature) {
         "temperature"
     } else if is_other(settings.top_p) {

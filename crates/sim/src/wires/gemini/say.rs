@@ -94,6 +94,7 @@ fn parts(
                 text: signed(text),
                 hidden: false,
                 beside: None::<Mark>,
+                is_behind: false,
                 prefix: None,
             };
             let signature = world.keys.seal(&asking.row.name, Form::Gemini, &claims);

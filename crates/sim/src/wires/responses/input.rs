@@ -127,6 +127,8 @@ pub(super) struct Inspector<'a> {
     pub(super) house: House,
     /// Whose store is looked into.
     pub(super) owner: Mark,
+    /// Whether the answer will be kept.
+    pub(super) stores: bool,
 }
 
 impl Inspector<'_> {
@@ -136,6 +138,7 @@ impl Inspector<'_> {
         record: &mut Record,
     ) -> Result<(), Refusal> {
         let mut seen = Vec::new();
+        self.once_each(elements)?;
         for at in 0..elements.len() {
             let rest = elements.get(at + 1..).unwrap_or_default();
             let next = rest.iter().find(|next| next.kind != Kind::Reasoning).map(Element::said);
@@ -155,6 +158,21 @@ impl Inspector<'_> {
                 | Kind::Output
                 | Kind::CustomOutput
                 | Kind::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where items are kept and paired, none may come twice.
+    fn once_each(&self, elements: &[Element]) -> Result<(), Refusal> {
+        let mut ids = std::collections::HashSet::new();
+        let named = elements.iter().filter(|element| element.kind.is_models());
+        for id in named.filter_map(|element| element.id.as_deref()) {
+            if !ids.insert(id) && self.house == House::Pairs && self.stores {
+                let message = format!(
+                    "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
+                );
+                return Err(Refusal::invalid(message).param("input"));
             }
         }
         Ok(())

@@ -42,9 +42,9 @@ enum House {
 
 impl House {
     fn of(row: &Provider) -> Self {
-        match (row.dialect.stores, &*row.name) {
-            (true, "xai") => Self::Keeps,
-            (true, _) => Self::Pairs,
+        match (row.dialect.stores, row.dialect.pairs) {
+            (true, true) => Self::Pairs,
+            (true, false) => Self::Keeps,
             (false, _) => Self::Forgets,
         }
     }

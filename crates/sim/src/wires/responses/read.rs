@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use throughline_core::{ForcedTools, Json, Node};
+use throughline_core::{Json, Node};
 
 use crate::cache;
 use crate::digest::Mark;
@@ -36,7 +36,7 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
         .map(|json| Element::new(json.clone(), None))
         .collect();
     said.extend(elements(root.present("input")));
-    let inspector = Inspector { asking, world, turn: &turn, house, owner };
+    let inspector = Inspector { asking, world, turn: &turn, house, owner, stores: stores(root) };
     inspector.check(&mut said, record)?;
     if house == House::Pairs && stores(root) {
         pairs(&said, owner, world)?;
@@ -98,14 +98,6 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>, house: House) -> R
         return Err(Refusal::invalid(message).param(param));
     }
     turn.choice = openai::choice(root);
-    let is_refused = match profile.forced_tools {
-        ForcedTools::Allowed => false,
-        ForcedTools::RefusedWithBudget | ForcedTools::RefusedWhileThinking => turn.thinks,
-        ForcedTools::Refused => true,
-    };
-    if is_refused && turn.choice.is_forced() {
-        return Err(Refusal::invalid("Thinking mode does not support this tool_choice"));
-    }
     turn.stream =
         asking.verb == Verb::Stream || root.get("stream").and_then(Node::bool).unwrap_or(false);
     turn.tools = openai::tools(root, false);

@@ -133,6 +133,7 @@ fn items(
             text: Mark::of("throughline-sim reasoning", text),
             hidden: !turn.shows,
             beside: led.map(|item| Element::new(openai::json(item), None).said()),
+            is_behind: false,
             prefix: None,
         };
         ordinal += 1;

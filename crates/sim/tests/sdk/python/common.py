@@ -36,7 +36,7 @@ def refused(raises, attempt, *words):
         text = str(error)
         for word in words:
             assert word in text, f"expected {word!r} in: {text}"
-        return text
+        return error
     raise AssertionError(f"was accepted, but should have been refused with {words}")
 
 

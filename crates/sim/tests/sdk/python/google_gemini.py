@@ -24,13 +24,13 @@ def client(url):
 
 
 def ask(url, contents, stream):
-    models = client(url).models
+    gemini = client(url)
     if not stream:
-        response = models.generate_content(model=MODEL, contents=contents, config=CONFIG)
+        response = gemini.models.generate_content(model=MODEL, contents=contents, config=CONFIG)
         assert response.usage_metadata.thoughts_token_count > 0
         return response.candidates[0].content
     parts = []
-    for chunk in models.generate_content_stream(model=MODEL, contents=contents, config=CONFIG):
+    for chunk in gemini.models.generate_content_stream(model=MODEL, contents=contents, config=CONFIG):
         parts += chunk.candidates[0].content.parts or []
     return types.Content(role="model", parts=parts)
 
@@ -91,8 +91,9 @@ def altered(url):
 
 
 def counts_and_models(url):
-    assert client(url).models.count_tokens(model=MODEL, contents=QUESTION).total_tokens > 0
-    assert any("gemini" in model.name for model in client(url).models.list())
+    gemini = client(url)
+    assert gemini.models.count_tokens(model=MODEL, contents=QUESTION).total_tokens > 0
+    assert any("gemini" in model.name for model in gemini.models.list())
 
 
 main(

@@ -95,7 +95,7 @@ def altered(url):
     reasoning["encrypted_content"] = reasoning["encrypted_content"][:-8] + "AAAAAAA="
     items += sent + outputs(response.output)
     error = refused(openai.BadRequestError, lambda: ask(url, items, False), "could not be verified")
-    assert "invalid_encrypted_content" in error, error
+    assert error.code == "invalid_encrypted_content", error.code
 
 
 def unpaired(url):
