@@ -247,7 +247,8 @@ impl<'a, 'p> Search<'a, 'p> {
             if normal(was) == normal(is) {
                 if let Err(why) = seal.open_for(self.target, None) {
                     self.report(ChangeKind::Foreign(why), Some(at), back, Some(issued));
-                } else if was != is {
+                }
+                if was != is {
                     self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
                 }
             } else if self.is_anothers(is) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use throughline_core::{Node, Target, Tree};
+use throughline_core::{Node, Seal, Target, Tree};
 
 use crate::audit::Transcript;
 use crate::audit::compare::{PrefixChange, Reordered};
@@ -21,6 +21,13 @@ pub(super) fn changed<'p>(
     }
     matches.iter().find_map(|found| {
         let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
+        // A family that binds nothing recorded no prefix, and what the model does not read is not checked for one.
+        let is_read = |seal: &Seal| seal.open_for(target, None).is_ok();
+        if !exchange.asked.target.profile.bound.prefix
+            || !found.issued.item.seals.iter().all(is_read)
+        {
+            return None;
+        }
         let before = exchange.call.as_ref()?.source_on(&transcript.codec.wire())?;
         let before = Tree::parse(before.request.body.clone()).ok()?;
         let names = transcript.codec.prefix_members();

@@ -14,7 +14,9 @@ const CHECKED_SINCE: i64 = 1_788_134_400;
 impl<'c> Inspection<'_, 'c, '_> {
     pub(super) fn look_at_what_was_issued(&mut self) {
         let Some(comparison) = self.case.comparison() else { return };
-        for change in &comparison.changes {
+        let mut changes: Vec<&Change<'_>> = comparison.changes.iter().collect();
+        changes.sort_by_key(|change| rank(change.kind));
+        for change in changes {
             let block = change.part.as_ref().and_then(|part| self.view.block_at(part.start));
             if let Some(block) = block.copied()
                 && !self.is_judged(block.node.range().start)
@@ -393,4 +395,24 @@ fn lost_thoughts<'c>(
         let is_thought = matches!(issued.item.body, Body::Thought(_));
         (change.kind == ChangeKind::PartDropped && is_thought).then_some((change, issued.reply))
     })
+}
+
+/// In which order a block is judged: first whether its seal is good for what it says, then whether the model would read it,
+/// and last where it stands. What is not read is dropped wherever it stands.
+fn rank(kind: ChangeKind) -> u8 {
+    match kind {
+        ChangeKind::SealAltered { .. }
+        | ChangeKind::SealReencoded
+        | ChangeKind::SealDropped
+        | ChangeKind::SealMoved
+        | ChangeKind::TextEdited { .. }
+        | ChangeKind::Merged
+        | ChangeKind::Unissued => 0,
+        ChangeKind::Foreign(_) => 1,
+        ChangeKind::PartDropped
+        | ChangeKind::PartMoved
+        | ChangeKind::Reordered
+        | ChangeKind::Duplicated
+        | ChangeKind::SaidAloud => 2,
+    }
 }

@@ -28,7 +28,7 @@ pub(super) fn look(
         if is_reasoning || element.kind == Kind::Compaction {
             let is_signed = element.seal.is_some_and(|seal| seal.raw().len() > 2);
             findings.count(&format, is_signed);
-            look_at_form(view, element, findings);
+            look_at_form(view, past, element, findings);
         }
         if is_reasoning && element.node.present("summary").is_none() {
             let message = "this reasoning item has no `summary`; an empty list would do";
@@ -48,7 +48,12 @@ pub(super) fn look(
 }
 
 /// Whether a seal can be one at all.
-fn look_at_form(view: &View<'_>, element: &Element<'_>, findings: &mut Findings<'_>) {
+fn look_at_form(
+    view: &View<'_>,
+    past: Option<&Past<'_>>,
+    element: &Element<'_>,
+    findings: &mut Findings<'_>,
+) {
     let Some(seal) = element.seal.filter(|seal| seal.is_string()) else { return };
     let problem = match seal.raw() {
         b"\"\"" => "is empty",
@@ -56,7 +61,7 @@ fn look_at_form(view: &View<'_>, element: &Element<'_>, findings: &mut Findings<
         _ => return,
     };
     let message = format!("the encrypted content of this `{}` item {problem}", element.name());
-    findings.add(invalid(element, seal, message).mended(Some(unsealed(view, element, seal))));
+    findings.add(invalid(element, seal, message).mended(Some(unsealed(view, past, element, seal))));
 }
 
 /// Whether the text between the quotes is base64, in either alphabet, with or without padding.
@@ -74,27 +79,23 @@ fn invalid(element: &Element<'_>, seal: Node<'_>, message: String) -> Finding {
             "The encrypted content for item {} could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
             element.id_text()
         ),
-        None => format!("The encrypted content {} could not be verified.", shortened(seal)),
+        // The provider shows the seal's first and last letters; we show none of it.
+        None => "The encrypted content … could not be verified.".to_owned(),
     };
     Finding::at(&ENCRYPTED_CONTENT_INVALID, seal, message)
         .under(format!("{}.encrypted_content", element.path()))
         .answered(answer)
 }
 
-/// A seal as the provider shows it: never more than its first and last letters.
-fn shortened(seal: Node<'_>) -> String {
-    let text = seal.text().unwrap_or_default();
-    let letters: Vec<char> = text.chars().collect();
-    let (Some(first), Some(last)) = (letters.get(..4), letters.len().checked_sub(4)) else {
-        return "...".to_owned();
-    };
-    let last = letters.get(last..).unwrap_or_default();
-    format!("{}...{}", first.iter().collect::<String>(), last.iter().collect::<String>())
-}
-
 /// Takes a seal away that will not open: the stored item has its own, and what is not stored goes whole.
-fn unsealed(view: &View<'_>, element: &Element<'_>, seal: Node<'_>) -> Mend {
-    if view.is_kept && element.id.is_some() {
+fn unsealed(
+    view: &View<'_>,
+    past: Option<&Past<'_>>,
+    element: &Element<'_>,
+    seal: Node<'_>,
+) -> Mend {
+    let said = past.and_then(|past| past.of_element(element));
+    if view.is_kept && element.id.is_some() && said.is_none_or(|said| said.is_own) {
         let what = "removes the encrypted content; the stored item has its own";
         return Mend::new(what, [Edit::Remove(seal.range())]);
     }
@@ -127,12 +128,17 @@ fn look_for_kept(
         return;
     }
     let id = element.id_text();
-    let said = past.and_then(|past| past.of_element(element)).filter(|said| said.is_own);
+    let said = past.and_then(|past| past.of_element(element));
     let answer = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."
     );
     let finding = match said {
         Some(said) if said.is_kept => return,
+        Some(said) if !said.is_own => {
+            let message = format!("`{id}` was kept for another account or endpoint, if at all");
+            let mend = without(view, element);
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).mended(Some(mend))
+        }
         Some(said) => {
             let message =
                 format!("`{id}` was made with `store` set to false, so its id names nothing");
@@ -221,9 +227,12 @@ fn changed(
             let message = format!("the encrypted content {}", change.kind.phrase());
             let severity = if is_whole(case) { Severity::Refuse } else { Severity::Note };
             findings.add(
-                invalid(element, seal, message)
-                    .as_grave_as(severity)
-                    .mended(Some(unsealed(view, element, seal))),
+                invalid(element, seal, message).as_grave_as(severity).mended(Some(unsealed(
+                    view,
+                    Some(past),
+                    element,
+                    seal,
+                ))),
             );
         }
         ChangeKind::SealDropped => {

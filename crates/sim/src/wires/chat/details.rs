@@ -10,6 +10,7 @@ use crate::ledger::{Record, Verdict};
 use crate::turn::{Asking, Refusal, Turn};
 use crate::wires::chat::read::calls;
 use crate::wires::claude::{Block, seals};
+use crate::wires::gemini::read::is_stand_in;
 use crate::wires::openai;
 use crate::world::World;
 
@@ -225,6 +226,9 @@ impl Checker<'_> {
         };
         if matches!(self.vendor, Vendor::Xai | Vendor::Other) {
             return leave("not_read", record);
+        }
+        if self.vendor == Vendor::Gemini && is_stand_in(sealed) {
+            return leave("stand_in", record);
         }
         let unverified = || match self.vendor {
             Vendor::Gemini => self.vendor.refuse("Corrupted thought signature."),

@@ -137,17 +137,21 @@ impl Checker<'_> {
             Ok(claims) if claims.kind == found.block.kind() => claims,
             Ok(_) | Err(_) => return Err(refuse("forged", found.invalid())),
         };
-        let is_edited = claims.text != signed_text(found.text);
+        let refusal =
+            if self.latest == Some(found.number) { found.modified() } else { found.invalid() };
+        if claims.text != signed_text(found.text) {
+            return Err(refuse("modified", refusal));
+        }
+        // What is not read is left out wherever it stands.
+        let unreadable = self.unreadable(&claims);
         let is_repeated = !self.seen.insert((claims.reply, claims.ordinal));
         let is_disordered =
             before.is_some_and(|b| b.reply == claims.reply && b.ordinal > claims.ordinal);
         let is_moved = self.is_moved(&claims, message) || is_turned(&claims, message, found.place);
-        if is_edited || is_repeated || is_disordered || is_moved {
-            let refusal =
-                if self.latest == Some(found.number) { found.modified() } else { found.invalid() };
+        if unreadable.is_none() && (is_repeated || is_disordered || is_moved) {
             return Err(refuse("modified", refusal));
         }
-        let verdict = if let Some(reason) = self.unreadable(&claims) {
+        let verdict = if let Some(reason) = unreadable {
             self.notices.push(found.notice("thinking_dropped", reason));
             Verdict::Dropped(reason.to_owned())
         } else if let Some(difference) = self.difference(&claims) {

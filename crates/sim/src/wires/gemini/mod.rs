@@ -7,7 +7,7 @@
 //! - A signature is good at the endpoint and for the account that it was issued to, in either alphabet of base64.
 //! - Budgets and levels are what the model's row says.
 
-mod read;
+pub(crate) mod read;
 mod say;
 
 use serde_json::{Value, json};

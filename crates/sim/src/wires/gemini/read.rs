@@ -207,7 +207,7 @@ fn signature(part: Node<'_>) -> Option<Cow<'_, str>> {
 }
 
 /// Whether a signature is one that the documentation gives, as it is or in base64.
-fn is_stand_in(signature: &str) -> bool {
+pub(crate) fn is_stand_in(signature: &str) -> bool {
     let decoded = Form::Gemini.decode(signature);
     STAND_INS.iter().any(|known| {
         *known == signature || decoded.as_deref().is_some_and(|bytes| bytes == known.as_bytes())
