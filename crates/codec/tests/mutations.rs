@@ -5,6 +5,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
@@ -45,7 +46,7 @@ enum Says {
 
 impl Sent<'_> {
     /// The message that a place is in.
-    fn message(&self, place: &Place) -> usize {
+    fn message(place: &Place) -> usize {
         place.parent.split('/').nth(2).unwrap().parse().unwrap()
     }
 
@@ -57,12 +58,12 @@ impl Sent<'_> {
     fn is_current(&self, place: &Place) -> bool {
         let is_users = |message: &Value| message["role"] == "user" && !is_result(message);
         let last = self.messages().iter().rposition(is_users);
-        last.is_none_or(|last| self.message(place) > last)
+        last.is_none_or(|last| Self::message(place) > last)
     }
 
     /// Whether a place belongs to the model's last message, with a tool's answer behind it.
     fn is_in_loop(&self, place: &Place) -> bool {
-        self.message(place) + 2 == self.messages().len()
+        Self::message(place) + 2 == self.messages().len()
             && self.messages().last().is_some_and(is_result)
     }
 
@@ -74,7 +75,7 @@ impl Sent<'_> {
 
     /// Whether a place is on the first call of its step.
     fn is_first_call(&self, place: &Place) -> bool {
-        let parts = self.messages()[self.message(place)]["parts"].as_array().unwrap();
+        let parts = self.messages()[Self::message(place)]["parts"].as_array().unwrap();
         let is_call =
             |part: &Value| part.get("functionCall").or(part.get("function_call")).is_some();
         let part = self.part(place);
@@ -172,7 +173,7 @@ impl Sent<'_> {
             return Says::Nothing;
         }
         let has_id = self.part(place).get("id").is_some();
-        let at = self.message(place);
+        let at = Self::message(place);
         let follower = self.messages().get(at + 1);
         let is_paired = has_id
             && self.is_stored()
@@ -229,7 +230,7 @@ impl Sent<'_> {
             && self.target.profile.contract != throughline_core::Contract::Stateless
             && thinks
             && (self.target.profile.thinks_by_default || self.body.get("thinking").is_some())
-            && self.messages()[self.message(place)].get("tool_calls").is_some()
+            && self.messages()[Self::message(place)].get("tool_calls").is_some()
     }
 
     fn says_gemini(&self, operator: &str, place: &Place) -> Says {
@@ -241,9 +242,9 @@ impl Sent<'_> {
             {
                 MISSING
             }
-            "drop seal" | "move seal" => Says::Accepted,
             "truncate seal" | "flip seal" => Says::Refused(&["gemini/signature-corrupted"]),
-            "re-encode seal" | "edit sealed text" | "swap two seals" => Says::Accepted,
+            "drop seal" | "move seal" | "re-encode seal" | "edit sealed text"
+            | "swap two seals" => Says::Accepted,
             "duplicate sealed part" if self.part(place).get("text").is_some() => Says::Accepted,
             _ => Says::Nothing,
         }

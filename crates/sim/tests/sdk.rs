@@ -3,6 +3,8 @@
 //!
 //! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -30,7 +32,7 @@ async fn run(language: &str, script: &str) {
     let issued = simulator.ledger().issued().count();
     figure(
         &format!("{language}/{script}"),
-        &format!("{} checks, {issued} seals issued", out.lines().count()),
+        format!("{} checks, {issued} seals issued", out.lines().count()),
     );
     simulator.stop().await;
 }
