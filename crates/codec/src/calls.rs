@@ -4,6 +4,7 @@
 //! it, and calls get ids of our own.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use throughline_core::{Body, CallId, CallIds, Item, Name, Place, Target};
@@ -133,11 +134,13 @@ struct Taken(HashMap<Name, u32>);
 impl Taken {
     /// The name itself, or with the first free number behind it.
     fn unique(&mut self, wanted: &Name) -> Name {
-        let Some(next) = self.0.get_mut(wanted) else {
-            self.0.insert(Arc::clone(wanted), 2);
-            return Arc::clone(wanted);
+        let mut number = match self.0.entry(Arc::clone(wanted)) {
+            Entry::Occupied(taken) => *taken.get(),
+            Entry::Vacant(free) => {
+                free.insert(2);
+                return Arc::clone(wanted);
+            }
         };
-        let mut number = *next;
         loop {
             let name = Name::from(format!("{wanted}_{number}"));
             number += 1;

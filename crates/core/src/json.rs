@@ -7,6 +7,7 @@
 //!
 //! Nothing here recurses, so ten thousand nested arrays are as safe as ten.
 
+mod scan;
 mod text;
 mod tree;
 mod write;
@@ -29,7 +30,7 @@ pub struct Json(Bytes);
 impl Json {
     /// Checks the text and keeps it. Surrounding white space is not part of the value.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
-        Ok(Tree::parse(text)?.root().json())
+        Ok(Tree::parse(text)?.into_json())
     }
 
     /// Wraps bytes that this crate cut from a checked text or wrote itself.

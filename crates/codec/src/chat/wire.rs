@@ -1,7 +1,7 @@
 //! The chat wire's own words: parts, details, stop reasons, usage, which fields hold Seals, and what of a response a
 //! request takes.
 
-use throughline_core::{Channel, Json, Name, Node, Stop, Target, Usage, json};
+use throughline_core::{Channel, Json, Label, Name, Node, Stop, Target, Usage, json};
 
 use crate::Document;
 use crate::chat::slot;
@@ -61,15 +61,17 @@ pub(super) fn is_native_path(path: &str) -> bool {
     path.split('?').next().is_some_and(|path| path.ends_with("/api/chat"))
 }
 
-/// Whether members of this name hold a Seal in some slot.
-pub(super) fn may_seal(key: &str) -> bool {
-    matches!(key, "signature" | "data" | "encrypted_content") || is_signature(key)
-}
-
-/// Whether the keys of Seals stand anywhere in a part: most parts can be passed over at a glance.
-pub(super) fn may_hold_seals(part: &[u8]) -> bool {
-    let holds = |word: &str| memchr::memmem::find(part, word.as_bytes()).is_some();
-    holds("ignature") || holds("\"data\"") || holds("encrypted_content")
+/// What a Seal is, by the name of the member that holds it; nothing for members that hold none in any slot.
+pub(super) fn seal_format(key: &str) -> Option<Label> {
+    let format = match key {
+        "signature" => "openai-chat.signature",
+        "data" => "openai-chat.data",
+        "encrypted_content" => "openai-chat.encrypted_content",
+        "thought_signature" => "openai-chat.thought_signature",
+        "thoughtSignature" => "openai-chat.thoughtSignature",
+        _ => return None,
+    };
+    Some(Label::Borrowed(format))
 }
 
 /// Whether what `pointer` points to inside a slot is a Seal.

@@ -279,8 +279,16 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
 fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     let text = |key: &str| {
         let parts = element.get(key).into_iter().flat_map(Node::elements);
-        let texts: Vec<_> = parts.filter_map(|part| part.text_of("text")).collect();
-        texts.join("\n\n")
+        let mut texts = parts.filter_map(|part| part.get("text")).filter(|text| text.is_string());
+        match (texts.next(), texts.clone().next()) {
+            (None, _) => Name::default(),
+            (Some(one), None) => one.name().unwrap_or_default(),
+            (Some(first), Some(_)) => {
+                let texts: Vec<_> =
+                    [first].into_iter().chain(texts).filter_map(Node::text).collect();
+                Name::from(texts.join("\n\n"))
+            }
+        }
     };
     let (content, summary) = (text(CONTENT), text("summary"));
     let (text, kind) = match (content.is_empty(), summary.is_empty()) {

@@ -1,106 +1,165 @@
 //! Strings inside JSON text: reading escapes and writing them.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::ops::Range;
 
-/// The value of a string, given the bytes between its quotes. A lone surrogate, which JSON can write and
-/// Unicode cannot hold, reads as U+FFFD; the verbatim text still has it.
-pub(super) fn unescape(inner: &[u8], escaped: bool) -> Cow<'_, str> {
-    if !escaped {
-        return Cow::Borrowed(checked(inner));
-    }
-    Cow::Owned(with_unescaped(inner, |value| checked(value).to_owned()))
+/// How many bytes are looked at together.
+const WORD: usize = 8;
+/// How many bytes are copied together: escapes stand closer to each other than that in prose and in code.
+const WINDOW: usize = 32;
+
+/// The places of quotes, backslashes and control characters: of everything that a string cannot hold as it is.
+pub(super) struct Specials<'t> {
+    rest: &'t [u8],
+    /// Where the word ends whose specials are at hand.
+    end: usize,
+    /// The high bit of each byte of the word that is special.
+    found: u64,
 }
 
-/// The value of a string as shared text, copied once.
-pub(super) fn shared(inner: &[u8], escaped: bool) -> Arc<str> {
-    if !escaped {
-        return Arc::from(checked(inner));
+impl<'t> Specials<'t> {
+    /// Those that stand at `from` or behind it.
+    pub(super) fn behind(from: usize, text: &'t [u8]) -> Self {
+        Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0 }
     }
-    with_unescaped(inner, |value| Arc::from(checked(value)))
 }
 
-/// Reads the escapes of a string into memory that is kept from one string to the next, and hands out the value.
-pub(super) fn with_unescaped<T>(inner: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+impl Iterator for Specials<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.found == 0 {
+            let word = match self.rest.split_first_chunk::<WORD>() {
+                Some((word, rest)) => {
+                    self.rest = rest;
+                    *word
+                }
+                None if self.rest.is_empty() => return None,
+                None => last_word(std::mem::take(&mut self.rest)),
+            };
+            self.end += WORD;
+            self.found = specials_in(word);
+        }
+        let place = self.end - WORD + self.found.trailing_zeros() as usize / 8;
+        self.found &= self.found - 1;
+        Some(place)
     }
-    SCRATCH.with_borrow_mut(|value| {
-        value.clear();
-        unescape_into(inner, value);
-        let taken = take(value);
-        value.shrink_to(1 << 20);
-        taken
-    })
+}
+
+/// The last few bytes of a text, filled up with blanks.
+fn last_word(rest: &[u8]) -> [u8; WORD] {
+    let mut word = [b' '; WORD];
+    for (place, byte) in word.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    word
+}
+
+/// The high bit of each byte that is special.
+fn specials_in(word: [u8; WORD]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(word);
+    let low = word & (ONES * 0x7f);
+    // Each sum has the high bit of every byte that is none of these; no byte carries into the next.
+    let control = low + ONES * 0x60;
+    let quote = (low ^ (ONES * 0x22)) + ONES * 0x7f;
+    let slash = (low ^ (ONES * 0x5c)) + ONES * 0x7f;
+    !((control & quote & slash) | word) & (ONES * 0x80)
+}
+
+/// A string that holds escapes: the text that it stands in, the place between its quotes, and the places of the backslashes
+/// that begin an escape there, or further on.
+pub(super) struct Escaped<'t> {
+    pub(super) text: &'t [u8],
+    pub(super) inner: Range<usize>,
+    pub(super) escapes: &'t [u32],
+}
+
+impl Escaped<'_> {
+    /// Reads the string into memory that is kept from one to the next, and hands out its value. A lone surrogate, which JSON
+    /// can write and Unicode cannot hold, reads as U+FFFD; the verbatim text still has it.
+    pub(super) fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        SCRATCH.with_borrow_mut(|value| {
+            value.clear();
+            self.unescape_into(value);
+            let taken = take(value);
+            value.shrink_to(1 << 20);
+            taken
+        })
+    }
+
+    fn unescape_into(&self, value: &mut Vec<u8>) {
+        value.reserve(self.inner.len() + WINDOW);
+        let mut from = self.inner.start;
+        let escapes = self.escapes.iter().map(|escape| *escape as usize);
+        for escape in escapes.take_while(|escape| *escape < self.inner.end) {
+            // The second half of a pair of surrogates was read with the first.
+            if escape >= from {
+                self.push_plain(from..escape, value);
+                from = self.unescape(escape + 1, value);
+            }
+        }
+        self.push_plain(from..self.inner.end, value);
+    }
+
+    fn push_plain(&self, run: Range<usize>, value: &mut Vec<u8>) {
+        let window = self.text.get(run.start..).and_then(|rest| rest.first_chunk::<WINDOW>());
+        match window {
+            // A copy of a fixed length is the quickest, even where a part of it is taken back.
+            Some(window) if run.len() <= WINDOW => {
+                value.extend_from_slice(window);
+                value.truncate(value.len() + run.len() - WINDOW);
+            }
+            Some(_) | None => value.extend_from_slice(self.text.get(run).unwrap_or_default()),
+        }
+    }
+
+    /// Reads the escape whose code stands at `at`, and answers where it ends.
+    #[inline]
+    fn unescape(&self, at: usize, value: &mut Vec<u8>) -> usize {
+        let plain = match self.text.get(at) {
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(b'r') => b'\r',
+            Some(b'b') => 0x08,
+            Some(b'f') => 0x0c,
+            Some(b'u') => return self.unescape_unicode(at + 1, value),
+            Some(other) => *other,
+            None => return at,
+        };
+        value.push(plain);
+        at + 1
+    }
+
+    fn unescape_unicode(&self, at: usize, value: &mut Vec<u8>) -> usize {
+        let unit = |at: usize| hex4(self.text.get(at..)?);
+        let mut point = unit(at).unwrap_or(0xD800);
+        let mut end = at + 4;
+        if (0xD800..0xDC00).contains(&point)
+            && self.text.get(end..end + 2) == Some(b"\\u")
+            && let Some(low) = unit(end + 2).filter(|unit| (0xDC00..0xE000).contains(unit))
+        {
+            point = 0x1_0000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+            end += 6;
+        }
+        let character = char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER);
+        value.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        end
+    }
 }
 
 /// Text that is known to be UTF-8, because the whole text was checked and escapes make whole characters.
-fn checked(bytes: &[u8]) -> &str {
+pub(super) fn checked(bytes: &[u8]) -> &str {
+    // The fast check takes longer to start than a short text takes to read.
+    let is_short = bytes.len() < 64;
+    if is_short {
+        return std::str::from_utf8(bytes).unwrap_or_default();
+    }
     simdutf8::basic::from_utf8(bytes).unwrap_or_default()
-}
-
-/// The first quote or backslash. Escapes often stand close together in prose and in code, so the first few words of eight
-/// bytes are looked at in place; only a longer run is worth the start of a wide search.
-pub(super) fn find_special(text: &[u8]) -> Option<usize> {
-    const NEAR: usize = 8;
-    let has = |word: u64, byte: u8| {
-        let zeroed = word ^ (u64::from(byte) * 0x0101_0101_0101_0101);
-        zeroed.wrapping_sub(0x0101_0101_0101_0101) & !zeroed & 0x8080_8080_8080_8080
-    };
-    let (words, _) = text.as_chunks::<8>();
-    for (at, word) in words.iter().take(NEAR).enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found = has(word, b'"') | has(word, b'\\');
-        if found != 0 {
-            return Some(at * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let near = words.len().min(NEAR) * 8;
-    let far = memchr::memchr2(b'"', b'\\', text.get(near..)?)?;
-    Some(near + far)
-}
-
-fn unescape_into(inner: &[u8], value: &mut Vec<u8>) {
-    let mut rest = inner;
-    // No quote stands inside a string but behind a backslash.
-    while let Some(slash) = find_special(rest) {
-        let (plain, after) = rest.split_at(slash);
-        value.extend_from_slice(plain);
-        rest = escape(after, value);
-    }
-    value.extend_from_slice(rest);
-}
-
-/// Reads the escape that `text` begins with and answers what is left.
-fn escape<'t>(text: &'t [u8], value: &mut Vec<u8>) -> &'t [u8] {
-    let Some((code, rest)) = text.get(1).copied().zip(text.get(2..)) else { return &[] };
-    let plain = match code {
-        b'n' => b'\n',
-        b't' => b'\t',
-        b'r' => b'\r',
-        b'b' => 0x08,
-        b'f' => 0x0c,
-        b'u' => return unicode_escape(rest, value),
-        other => other,
-    };
-    value.push(plain);
-    rest
-}
-
-fn unicode_escape<'t>(text: &'t [u8], value: &mut Vec<u8>) -> &'t [u8] {
-    let (Some(first), Some(mut rest)) = (hex4(text), text.get(4..)) else { return &[] };
-    let mut point = first;
-    if (0xD800..0xDC00).contains(&first) && rest.starts_with(b"\\u") {
-        let second = rest.get(2..).and_then(hex4).filter(|unit| (0xDC00..0xE000).contains(unit));
-        if let (Some(second), Some(after)) = (second, rest.get(6..)) {
-            point = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-            rest = after;
-        }
-    }
-    let c = char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER);
-    value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-    rest
 }
 
 pub(super) fn hex4(text: &[u8]) -> Option<u32> {
@@ -111,14 +170,13 @@ pub(super) fn hex4(text: &[u8]) -> Option<u32> {
 
 /// Writes `value` between quotes, escaping only what JSON demands.
 pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
+    let value = value.as_bytes();
+    let mut written = 0;
     out.reserve(value.len() + 2);
     out.push(b'"');
-    let mut rest = value.as_bytes();
-    while let Some(stop) = rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\') {
-        let (plain, tail) = rest.split_at(stop);
-        out.extend_from_slice(plain);
-        let Some((special, after)) = tail.split_first() else { break };
-        match special {
+    for at in Specials::behind(0, value) {
+        out.extend_from_slice(value.get(written..at).unwrap_or_default());
+        match value.get(at).copied().unwrap_or_default() {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
@@ -128,8 +186,8 @@ pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
             0x0c => out.extend_from_slice(b"\\f"),
             other => out.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
         }
-        rest = after;
+        written = at + 1;
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(value.get(written..).unwrap_or_default());
     out.push(b'"');
 }

@@ -1,12 +1,14 @@
-//! An index over JSON text, made in one pass that neither recurses nor copies.
+//! Reading JSON text by an index over it, without copies.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
-use crate::json::{Json, SyntaxError, text};
+use crate::json::scan::{self, Entry, Index};
+use crate::json::text::{self, Escaped};
+use crate::json::{Json, SyntaxError};
 
 /// What sort of value a [`Node`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,25 +31,14 @@ pub enum Shape {
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
-    entries: Vec<Entry>,
-}
-
-/// One value: its bytes, and the index of the entry after its last descendant. An object's entries are its
-/// keys and values in turn.
-#[derive(Clone, Copy)]
-struct Entry {
-    start: u32,
-    end: u32,
-    after: u32,
-    shape: Shape,
-    escaped: bool,
+    index: Index,
 }
 
 impl Tree {
     /// Reads a text that holds exactly one value.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         let bytes = text.into();
-        if let Err(error) = std::str::from_utf8(&bytes) {
+        if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
             return Err(SyntaxError::at(
                 &bytes,
                 error.valid_up_to(),
@@ -57,14 +48,22 @@ impl Tree {
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
         }
-        let entries = Scanner::new(&bytes).run()?;
-        Ok(Self { bytes, entries })
+        let index = scan::index(&bytes)?;
+        Ok(Self { bytes, index })
     }
 
     /// Indexes a text that was parsed before.
     pub(super) fn of_checked(bytes: &Bytes) -> Self {
-        let entries = Scanner::new(bytes).run().unwrap_or_default();
-        Self { bytes: bytes.clone(), entries }
+        Self { bytes: bytes.clone(), index: scan::index(bytes).unwrap_or_default() }
+    }
+
+    /// The outermost value, as it was written.
+    pub(super) fn into_json(self) -> Json {
+        let range = self.root().range();
+        let mut bytes = self.bytes;
+        bytes.truncate(range.end);
+        bytes.advance(range.start);
+        Json::trusted(bytes)
     }
 
     /// The outermost value.
@@ -86,23 +85,38 @@ pub struct Node<'t> {
 }
 
 impl<'t> Node<'t> {
+    #[inline]
     fn entry(self) -> Entry {
-        let null = Entry { start: 0, end: 0, after: 0, shape: Shape::Null, escaped: false };
-        self.tree.entries.get(self.index as usize).copied().unwrap_or(null)
+        let null =
+            Entry { start: 0, end: 0, link: 0, shape: Shape::Null, escaped: false, is_key: false };
+        self.tree.index.entries.get(self.index as usize).copied().unwrap_or(null)
+    }
+
+    /// The index of the entry after the value and everything in it.
+    #[inline]
+    fn after(self) -> u32 {
+        let entry = self.entry();
+        match entry.shape {
+            Shape::Array | Shape::Object => entry.link,
+            Shape::Null | Shape::Bool | Shape::Number | Shape::String => self.index + 1,
+        }
     }
 
     /// What sort of value it is.
+    #[inline]
     pub fn shape(self) -> Shape {
         self.entry().shape
     }
 
     /// Where the value stands in the tree's text.
+    #[inline]
     pub fn range(self) -> Range<usize> {
         let entry = self.entry();
         entry.start as usize..entry.end as usize
     }
 
     /// The value as it was written.
+    #[inline]
     pub fn raw(self) -> &'t [u8] {
         self.tree.bytes.get(self.range()).unwrap_or_default()
     }
@@ -113,63 +127,83 @@ impl<'t> Node<'t> {
     }
 
     /// Whether it is `null`.
+    #[inline]
     pub fn is_null(self) -> bool {
         self.shape() == Shape::Null
     }
 
     /// Whether it is an object.
+    #[inline]
     pub fn is_object(self) -> bool {
         self.shape() == Shape::Object
     }
 
     /// Whether it is an array.
+    #[inline]
     pub fn is_array(self) -> bool {
         self.shape() == Shape::Array
     }
 
     /// Whether it is a string.
+    #[inline]
     pub fn is_string(self) -> bool {
         self.shape() == Shape::String
     }
 
     /// The value of a string.
     pub fn text(self) -> Option<Cow<'t, str>> {
-        let entry = self.entry();
-        (entry.shape == Shape::String).then(|| text::unescape(self.inner(), entry.escaped))
+        match self.escaped() {
+            Some(escaped) => Some(Cow::Owned(escaped.read(|text| text::checked(text).to_owned()))),
+            None => self.is_string().then(|| Cow::Borrowed(text::checked(self.inner()))),
+        }
     }
 
     /// The value of a string as shared text.
     pub fn name(self) -> Option<Arc<str>> {
-        let entry = self.entry();
-        (entry.shape == Shape::String).then(|| text::shared(self.inner(), entry.escaped))
+        match self.escaped() {
+            Some(escaped) => Some(escaped.read(|text| Arc::from(text::checked(text)))),
+            None => self.is_string().then(|| Arc::from(text::checked(self.inner()))),
+        }
     }
 
     /// The value of a string as bytes, without a copy where it holds no escapes.
     pub fn text_bytes(self) -> Option<Bytes> {
-        let entry = self.entry();
-        if entry.shape != Shape::String {
-            return None;
+        match self.escaped() {
+            Some(escaped) => Some(escaped.read(Bytes::copy_from_slice)),
+            None => self.is_string().then(|| self.tree.bytes.slice_ref(self.inner())),
         }
-        if entry.escaped {
-            return Some(text::with_unescaped(self.inner(), Bytes::copy_from_slice));
-        }
-        Some(self.tree.bytes.slice(entry.start as usize + 1..entry.end as usize - 1))
     }
 
+    /// A string that holds escapes.
+    #[inline]
+    fn escaped(self) -> Option<Escaped<'t>> {
+        let entry = self.entry();
+        if !entry.escaped {
+            return None;
+        }
+        let inner = entry.start as usize + 1..entry.end as usize - 1;
+        let escapes = self.tree.index.escapes.get(entry.link as usize..).unwrap_or_default();
+        Some(Escaped { text: &self.tree.bytes, inner, escapes })
+    }
+
+    /// The bytes between the quotes of a string.
+    #[inline]
     fn inner(self) -> &'t [u8] {
         let range = self.range();
         self.tree.bytes.get(range.start + 1..range.end - 1).unwrap_or_default()
     }
 
     /// Whether it is a string of that value.
+    #[inline]
     pub fn is(self, value: &str) -> bool {
         let entry = self.entry();
+        if entry.escaped {
+            return self.escaped().is_some_and(|own| own.read(|text| text == value.as_bytes()));
+        }
+        // Most names that are not meant differ in length, which the entry tells without a look at the text.
         entry.shape == Shape::String
-            && if entry.escaped {
-                text::with_unescaped(self.inner(), |inner| inner == value.as_bytes())
-            } else {
-                self.inner() == value.as_bytes()
-            }
+            && (entry.end - entry.start) as usize == value.len() + 2
+            && self.inner() == value.as_bytes()
     }
 
     /// The value of a whole number that is not negative.
@@ -188,20 +222,35 @@ impl<'t> Node<'t> {
     }
 
     /// The values of an array; nothing for any other shape.
+    #[inline]
     pub fn elements(self) -> Elements<'t> {
-        let end = if self.is_array() { self.entry().after } else { self.index };
+        let end = if self.is_array() { self.after() } else { self.index };
         Elements { tree: self.tree, next: self.index + 1, end }
     }
 
     /// The members of an object; nothing for any other shape.
+    #[inline]
     pub fn members(self) -> Members<'t> {
-        let end = if self.is_object() { self.entry().after } else { self.index };
+        let end = if self.is_object() { self.after() } else { self.index };
         Members(Elements { tree: self.tree, next: self.index + 1, end })
+    }
+
+    /// The members of the value and of everything in it, in the order of the text.
+    pub fn all_members(self) -> impl Iterator<Item = (Node<'t>, Node<'t>)> {
+        let below = (self.index + 1..self.after()).map(move |index| Node { index, ..self });
+        let keys = below.filter(|node| node.entry().is_key);
+        keys.map(|key| (key, Node { index: key.index + 1, ..key }))
     }
 
     /// The member of that name: the last, as most parsers choose, where a name stands twice.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
-        self.members().filter(|(name, _)| name.is(key)).map(|(_, value)| value).last()
+        let mut found = None;
+        for (name, value) in self.members() {
+            if name.is(key) {
+                found = Some(value);
+            }
+        }
+        found
     }
 
     /// The member of that name, unless it is `null`, which everywhere means absent.
@@ -258,12 +307,13 @@ pub struct Elements<'t> {
 impl<'t> Iterator for Elements<'t> {
     type Item = Node<'t>;
 
+    #[inline]
     fn next(&mut self) -> Option<Node<'t>> {
         if self.next >= self.end {
             return None;
         }
         let node = Node { tree: self.tree, index: self.next };
-        self.next = node.entry().after.max(self.next + 1);
+        self.next = node.after();
         Some(node)
     }
 }
@@ -275,8 +325,15 @@ pub struct Members<'t>(Elements<'t>);
 impl<'t> Iterator for Members<'t> {
     type Item = (Node<'t>, Node<'t>);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().zip(self.0.next())
+        let name = Node { tree: self.0.tree, index: self.0.next };
+        let value = Node { index: name.index + 1, ..name };
+        if value.index >= self.0.end {
+            return None;
+        }
+        self.0.next = value.after();
+        Some((name, value))
     }
 }
 
@@ -327,207 +384,4 @@ fn canonical(root: Node<'_>) -> String {
         }
     }
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// Makes the entries. `open` holds the containers that have begun and not ended.
-struct Scanner<'t> {
-    text: &'t [u8],
-    /// Whether any control character stands in the text. Most texts have none, and their strings need no second look.
-    has_controls: bool,
-    at: usize,
-    entries: Vec<Entry>,
-    open: Vec<u32>,
-}
-
-impl<'t> Scanner<'t> {
-    fn new(text: &'t [u8]) -> Self {
-        let entries = Vec::with_capacity(text.len() / 48 + 8);
-        // The smallest byte is found without an early exit, so many bytes at a time.
-        let has_controls = text.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < 0x20;
-        Self { text, has_controls, at: 0, entries, open: Vec::new() }
-    }
-
-    fn run(mut self) -> Result<Vec<Entry>, SyntaxError> {
-        self.value()?;
-        while let Some(container) = self.open.last().copied() {
-            let is_object =
-                self.entries.get(container as usize).is_some_and(|e| e.shape == Shape::Object);
-            let is_first = self.entries.len() == container as usize + 1;
-            self.skip_space();
-            match (self.peek(), is_object) {
-                (Some(b'}'), true) | (Some(b']'), false) => {
-                    self.at += 1;
-                    self.close(container);
-                    continue;
-                }
-                (Some(b','), _) if !is_first => {
-                    self.at += 1;
-                    self.skip_space();
-                }
-                (Some(_), _) if is_first => {}
-                (Some(_), true) => return Err(self.error("expected `,` or `}`")),
-                (Some(_), false) => return Err(self.error("expected `,` or `]`")),
-                (None, _) => return Err(self.error("the text ends inside a value")),
-            }
-            if is_object {
-                self.member_name()?;
-            }
-            self.value()?;
-        }
-        self.skip_space();
-        match self.peek() {
-            None => Ok(self.entries),
-            Some(_) => Err(self.error("expected the end of the text")),
-        }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    fn error(&self, what: &'static str) -> SyntaxError {
-        SyntaxError::at(self.text, self.at, what)
-    }
-
-    fn skip_space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
-        }
-    }
-
-    fn close(&mut self, container: u32) {
-        self.open.pop();
-        let after = narrow(self.entries.len());
-        if let Some(entry) = self.entries.get_mut(container as usize) {
-            entry.end = narrow(self.at);
-            entry.after = after;
-        }
-    }
-
-    fn push(&mut self, start: usize, shape: Shape, escaped: bool) {
-        let after = narrow(self.entries.len() + 1);
-        let (start, end) = (narrow(start), narrow(self.at));
-        self.entries.push(Entry { start, end, after, shape, escaped });
-    }
-
-    fn member_name(&mut self) -> Result<(), SyntaxError> {
-        if self.peek() != Some(b'"') {
-            return Err(self.error("expected a member's name in quotes"));
-        }
-        self.string()?;
-        self.skip_space();
-        if self.peek() != Some(b':') {
-            return Err(self.error("expected `:`"));
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    fn value(&mut self) -> Result<(), SyntaxError> {
-        self.skip_space();
-        let start = self.at;
-        match self.peek() {
-            None if start == 0 => Err(self.error("the text is empty")),
-            None => Err(self.error("the text ends where a value should stand")),
-            Some(b'"') => self.string(),
-            Some(opening @ (b'{' | b'[')) => {
-                self.at += 1;
-                self.open.push(narrow(self.entries.len()));
-                let shape = if opening == b'{' { Shape::Object } else { Shape::Array };
-                self.push(start, shape, false);
-                Ok(())
-            }
-            Some(b't') => self.literal(b"true", Shape::Bool),
-            Some(b'f') => self.literal(b"false", Shape::Bool),
-            Some(b'n') => self.literal(b"null", Shape::Null),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(_) => Err(self.error("expected a value")),
-        }
-    }
-
-    fn literal(&mut self, word: &[u8], shape: Shape) -> Result<(), SyntaxError> {
-        let start = self.at;
-        if !self.text.get(start..).is_some_and(|rest| rest.starts_with(word)) {
-            return Err(self.error("expected a value"));
-        }
-        self.at += word.len();
-        self.push(start, shape, false);
-        Ok(())
-    }
-
-    fn number(&mut self) -> Result<(), SyntaxError> {
-        let start = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        self.push(start, Shape::Number, false);
-        Ok(())
-    }
-
-    fn digits(&mut self) -> Result<(), SyntaxError> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
-        }
-        if self.at == start { Err(self.error("expected a digit")) } else { Ok(()) }
-    }
-
-    fn string(&mut self) -> Result<(), SyntaxError> {
-        let start = self.at;
-        self.at += 1;
-        let mut escaped = false;
-        loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(stop) = text::find_special(rest) else {
-                self.at = self.text.len();
-                return Err(self.error("the text ends inside a string"));
-            };
-            let plain = rest.get(..stop).unwrap_or_default();
-            if self.has_controls
-                && let Some(control) = plain.iter().position(|byte| *byte < 0x20)
-            {
-                self.at += control;
-                return Err(self.error("a control character must be escaped in a string"));
-            }
-            self.at += stop + 1;
-            if rest.get(stop) == Some(&b'"') {
-                self.push(start, Shape::String, escaped);
-                return Ok(());
-            }
-            escaped = true;
-            self.escape()?;
-        }
-    }
-
-    fn escape(&mut self) -> Result<(), SyntaxError> {
-        match self.peek() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') if self.text.get(self.at + 1..).and_then(text::hex4).is_some() => {
-                self.at += 5;
-            }
-            _ => return Err(self.error("no such escape in a string")),
-        }
-        Ok(())
-    }
-}
-
-/// Offsets fit, since [`Tree::parse`] refuses texts of more than 4 GiB.
-fn narrow(offset: usize) -> u32 {
-    u32::try_from(offset).unwrap_or(u32::MAX)
 }

@@ -54,7 +54,8 @@ where
 
 /// Writes a string.
 pub fn string(value: &str) -> Json {
-    let mut out = Vec::new();
+    // Room for the quotes, and for an escape here and there.
+    let mut out = Vec::with_capacity(value.len() + value.len() / 8 + 2);
     text::push_quoted(&mut out, value);
     Json::trusted(Bytes::from(out))
 }

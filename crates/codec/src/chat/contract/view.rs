@@ -9,8 +9,8 @@ use throughline_core::{Node, ReasoningFormat, Target, Vendor};
 
 use crate::audit::{Case, Finding, Findings, Rule};
 use crate::chat::contract::{self, vendor_of};
+use crate::chat::decode;
 use crate::chat::slot::{self, FIELDS};
-use crate::chat::{decode, wire};
 
 /// A request and what its rules want to know of it.
 pub(super) struct View<'c> {
@@ -149,8 +149,7 @@ impl<'c> Said<'c> {
 
     /// The signatures that Google's compatible endpoint puts on calls.
     pub(super) fn signs_call(call: Node<'_>) -> bool {
-        wire::may_hold_seals(call.raw())
-            && call.at("/extra_content/google/thought_signature").is_some_and(says)
+        call.at("/extra_content/google/thought_signature").is_some_and(says)
     }
 }
 

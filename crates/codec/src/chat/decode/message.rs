@@ -9,7 +9,7 @@ use throughline_core::{
 
 use crate::calls::Calls;
 use crate::chat::decode::media;
-use crate::chat::slot::{self, FIELDS};
+use crate::chat::slot::{self, FIELDS, Slots};
 use crate::chat::tags::{self, Piece, Scope, Splitter};
 use crate::chat::wire;
 use crate::{Asked, draft, sealed};
@@ -55,7 +55,8 @@ impl<'a> Reader<'a> {
         items: &mut Vec<Item>,
     ) {
         let start = items.len();
-        let role = match message.text_of("role").as_deref() {
+        let slots = Slots::of(message);
+        let role = match slots.role.and_then(Node::text).as_deref() {
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
             Some("developer") => Role::Developer,
@@ -75,9 +76,9 @@ impl<'a> Reader<'a> {
             return;
         }
         if role == Role::Assistant {
-            self.thoughts(index, message, items, start);
+            self.thoughts(index, &slots, items, start);
         }
-        match message.present("content") {
+        match slots.content {
             Some(text) if text.is_string() => {
                 self.text(index, role, text, items, start);
             }
@@ -89,13 +90,11 @@ impl<'a> Reader<'a> {
             }
             None => {}
         }
-        for (position, image) in
-            message.get("images").into_iter().flat_map(Node::elements).enumerate()
-        {
+        for (position, image) in slots.images.into_iter().flat_map(Node::elements).enumerate() {
             items.push(self.piece(place(items), role, slot::at("images", position), image));
         }
         if role == Role::Assistant {
-            self.rest(index, message, items, start);
+            self.rest(index, &slots, items, start);
         }
         if items.len() == start {
             let native = Native::new(WIRE, self.side, message.json());
@@ -105,8 +104,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The Thoughts of a message: one for each detail, and one for each string that the details do not repeat.
-    fn thoughts(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>, start: usize) {
-        let details = message.get(slot::DETAILS);
+    fn thoughts(&mut self, index: usize, slots: &Slots<'_>, items: &mut Vec<Item>, start: usize) {
+        let details = slots.details;
         for (position, detail) in details.into_iter().flat_map(Node::elements).enumerate() {
             let place = Place::new(index, items.len() - start);
             let item =
@@ -114,11 +113,7 @@ impl<'a> Reader<'a> {
             items.push(item);
         }
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
-        for (key, value) in message.members() {
-            let field = FIELDS.into_iter().find(|field| key.is(field));
-            let Some(field) = field.filter(|_| value.is_string() && value.raw().len() > 2) else {
-                continue;
-            };
+        for (field, value) in slots.strings.iter().copied() {
             match strings.iter_mut().find(|(_, known)| known.text() == value.text()) {
                 Some((fields, _)) => fields.push(field),
                 None => strings.push((vec![field], value)),
@@ -234,28 +229,28 @@ impl<'a> Reader<'a> {
     }
 
     /// Refusals, sounds, calls, and what Google adds to a message.
-    fn rest(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>, start: usize) {
+    fn rest(&mut self, index: usize, slots: &Slots<'_>, items: &mut Vec<Item>, start: usize) {
         let mut push = |reader: &mut Self, slot: Label, node: Node<'_>| {
             let place = Place::new(index, items.len() - start);
             items.push(reader.piece(place, Role::Assistant, slot, node));
         };
         let says =
             |key: &str, node: Node<'_>| node.text_of(key).is_some_and(|text| !text.is_empty());
-        let refusal = message.get(slot::REFUSAL).filter(|refusal| refusal.raw().len() > 2);
+        let refusal = slots.refusal.filter(|refusal| refusal.raw().len() > 2);
         if let Some(refusal) = refusal.filter(|refusal| refusal.is_string()) {
             push(self, Label::Borrowed(slot::REFUSAL), refusal);
         }
-        if let Some(audio) = message.get(slot::AUDIO).filter(|audio| says("id", *audio)) {
+        if let Some(audio) = slots.audio.filter(|audio| says("id", *audio)) {
             push(self, Label::Borrowed(slot::AUDIO), audio);
         }
-        let calls = message.get(slot::CALLS).into_iter().flat_map(Node::elements);
+        let calls = slots.calls.into_iter().flat_map(Node::elements);
         for (position, call) in calls.enumerate() {
             push(self, slot::at(slot::CALLS, position), call);
         }
-        if let Some(call) = message.get(slot::FUNCTION_CALL).filter(|call| says("name", *call)) {
+        if let Some(call) = slots.function_call.filter(|call| says("name", *call)) {
             push(self, Label::Borrowed(slot::FUNCTION_CALL), call);
         }
-        if let Some(extra) = message.get(slot::EXTRA_CONTENT).filter(|extra| extra.is_object())
+        if let Some(extra) = slots.extra_content.filter(|extra| extra.is_object())
             && !self.seals(slot::EXTRA_CONTENT, extra).is_empty()
         {
             push(self, Label::Borrowed(slot::EXTRA_CONTENT), extra);
@@ -282,7 +277,10 @@ impl<'a> Reader<'a> {
             node.json()
         };
         let mut native = Native::new(WIRE, self.side, json);
-        native.id = node.name_of("id");
+        native.id = match &body {
+            Body::Call(call) => call.wire_id.clone(),
+            _ => node.name_of("id"),
+        };
         let seals = if node.is_object() { self.seals(&at.slot, node) } else { Vec::new() };
         native.slot = at.slot;
         let mut item = self.item(at.place, at.role, body, native);
@@ -291,19 +289,13 @@ impl<'a> Reader<'a> {
     }
 
     fn seals(&self, slot: &str, node: Node<'_>) -> Vec<throughline_core::Seal> {
-        if !wire::may_hold_seals(node.raw()) {
-            return Vec::new();
-        }
-        let found = sealed::find(node, wire::may_seal).into_iter();
+        let found = sealed::find(node, |key| wire::seal_format(key).is_some());
         let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
-        found
-            .map(|(pointer, value)| {
-                let key = pointer.rsplit('/').next().unwrap_or_default();
-                let format = format!("openai-chat.{key}");
-                let bytes = value.text_bytes().unwrap_or_default();
-                self.asked.seal(bytes, format, &self.origin, pointer)
-            })
-            .collect()
+        let sealed = found.filter_map(|(pointer, value)| {
+            let format = wire::seal_format(pointer.rsplit('/').next()?)?;
+            Some(self.asked.seal(value.text_bytes()?, format, &self.origin, pointer))
+        });
+        sealed.collect()
     }
 
     fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
@@ -406,29 +398,26 @@ fn readable_of(detail: Node<'_>) -> Option<Node<'_>> {
 pub(in crate::chat) fn echo(item: &mut Item, fields: &[&'static str]) {
     let is_readable = item.visible().is_some_and(|text| !text.is_empty());
     if let Some(native) = item.native.as_mut().filter(|_| is_readable) {
-        native.slot = Label::Owned(format!("{}+{}", native.slot, slot::joined(fields)));
+        native.slot = Label::Owned([&*native.slot, "+", &slot::joined(fields)].concat());
     }
 }
 
 /// An encrypted detail that has a call's id stands right before that call.
 pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
-    let calls: Vec<_> = items
-        .iter()
-        .filter_map(|item| match &item.body {
-            Body::Call(call) => Some((call.wire_id.clone()?, item.id.clone())),
-            _ => None,
-        })
-        .collect();
-    if calls.is_empty() {
-        return;
-    }
-    for item in items.iter_mut().filter(|item| matches!(item.body, Body::Thought(_))) {
-        let id = item.native.as_ref().and_then(|native| native.id.clone());
-        let led = calls.iter().find(|(wire_id, _)| Some(wire_id) == id.as_ref());
-        if let Some((_, call)) = led {
-            for seal in &mut item.seals {
-                seal.attached.leads = Some(call.clone());
-            }
+    let call_of = |thought: &Item| {
+        let id = thought.native.as_ref()?.id.as_ref()?;
+        let is_call = |item: &&Item| match &item.body {
+            Body::Call(call) => call.wire_id.as_ref() == Some(id),
+            _ => false,
+        };
+        items.iter().find(is_call).map(|call| call.id.clone())
+    };
+    let thoughts = items.iter().enumerate();
+    let thoughts = thoughts.filter(|(_, item)| matches!(item.body, Body::Thought(_)));
+    let led: Vec<_> = thoughts.filter_map(|(at, item)| Some((at, call_of(item)?))).collect();
+    for (at, call) in led {
+        for seal in items.get_mut(at).into_iter().flat_map(|item| &mut item.seals) {
+            seal.attached.leads = Some(call.clone());
         }
     }
 }
@@ -473,11 +462,11 @@ pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
 
 /// The arguments of a call: JSON within a string, or an object. What is not JSON stays the string that it was.
 fn arguments(node: Node<'_>) -> Json {
-    match node.text() {
-        Some(text) if text.trim().is_empty() => json::object(|_| {}),
-        Some(text) => Json::parse(text.into_owned()).unwrap_or_else(|_| node.json()),
-        None => node.json(),
-    }
+    let Some(text) = node.text_bytes() else { return node.json() };
+    Json::parse(text).unwrap_or_else(|_| {
+        let is_silent = node.text().is_some_and(|text| text.trim().is_empty());
+        if is_silent { json::object(|_| {}) } else { node.json() }
+    })
 }
 
 fn result_part(part: Node<'_>, origin: &Arc<Origin>) -> Part {

@@ -173,8 +173,8 @@ impl Message {
         let silence = || {
             if self.calls.is_empty() || is_native { json::string("") } else { Json::null() }
         };
-        let mut members: Members =
-            vec![(Cow::Borrowed(slot::CONTENT), Some(content.unwrap_or_else(silence)))];
+        let mut members = Members::with_capacity(FIELDS.len() + 8 + self.others.len());
+        members.push((Cow::Borrowed(slot::CONTENT), Some(content.unwrap_or_else(silence))));
         let mut put = |key: &'static str, value: Option<Json>| {
             members.push((Cow::Borrowed(key), value));
         };

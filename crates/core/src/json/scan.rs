@@ -1,0 +1,233 @@
+//! One pass over JSON text, which notes where each value stands. It neither recurses nor copies.
+
+use crate::json::text::{self, Specials};
+use crate::json::{Shape, SyntaxError};
+
+/// The places of all values in a text.
+#[derive(Clone, Default)]
+pub(super) struct Index {
+    /// The values in the order of the text. An object's are its keys and values in turn.
+    pub(super) entries: Vec<Entry>,
+    /// Where the escapes in strings begin.
+    pub(super) escapes: Vec<u32>,
+}
+
+/// The place of one value.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// Of a container, the index of the entry after its last descendant; of a string, the index of its first escape.
+    pub(super) link: u32,
+    pub(super) shape: Shape,
+    pub(super) escaped: bool,
+    pub(super) is_key: bool,
+}
+
+/// Indexes a text that is valid UTF-8 and has less than 4 GiB.
+pub(super) fn index(text: &[u8]) -> Result<Index, SyntaxError> {
+    let entries = Vec::with_capacity(text.len() / 48 + 16);
+    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
+    Scanner { text, at: 0, index, open: NONE }.run()
+}
+
+/// Goes through a text. `open` is the innermost container that has begun and not ended. Until a container ends, its `link`
+/// tells the one around it.
+struct Scanner<'t> {
+    text: &'t [u8],
+    at: usize,
+    index: Index,
+    open: u32,
+}
+
+/// The container around the outermost value.
+const NONE: u32 = u32::MAX;
+
+impl Scanner<'_> {
+    fn run(mut self) -> Result<Index, SyntaxError> {
+        self.value()?;
+        while let Some(container) = self.index.entries.get(self.open as usize) {
+            let is_object = container.shape == Shape::Object;
+            let is_first = self.index.entries.len() == self.open as usize + 1;
+            self.skip_space();
+            match (self.peek(), is_object) {
+                (Some(b'}'), true) | (Some(b']'), false) => {
+                    self.at += 1;
+                    self.close();
+                    continue;
+                }
+                (Some(b','), _) if !is_first => {
+                    self.at += 1;
+                    self.skip_space();
+                }
+                (Some(_), _) if is_first => {}
+                (Some(_), true) => return Err(self.error("expected `,` or `}`")),
+                (Some(_), false) => return Err(self.error("expected `,` or `]`")),
+                (None, _) => return Err(self.error("the text ends inside a value")),
+            }
+            if is_object {
+                self.member_name()?;
+            }
+            self.value()?;
+        }
+        self.skip_space();
+        match self.peek() {
+            None => Ok(self.index),
+            Some(_) => Err(self.error("expected the end of the text")),
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn error(&self, what: &'static str) -> SyntaxError {
+        SyntaxError::at(self.text, self.at, what)
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn open(&mut self, shape: Shape) {
+        let around = std::mem::replace(&mut self.open, narrow(self.index.entries.len()));
+        self.at += 1;
+        self.push(self.at - 1, shape, around);
+    }
+
+    fn close(&mut self) {
+        let after = narrow(self.index.entries.len());
+        if let Some(entry) = self.index.entries.get_mut(self.open as usize) {
+            entry.end = narrow(self.at);
+            self.open = std::mem::replace(&mut entry.link, after);
+        }
+    }
+
+    fn push(&mut self, start: usize, shape: Shape, link: u32) {
+        let (start, end) = (narrow(start), narrow(self.at));
+        // A string without escapes links to where the next one would stand.
+        let escaped = shape == Shape::String && (link as usize) < self.index.escapes.len();
+        self.index.entries.push(Entry { start, end, link, shape, escaped, is_key: false });
+    }
+
+    fn member_name(&mut self) -> Result<(), SyntaxError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.error("expected a member's name in quotes"));
+        }
+        self.string()?;
+        if let Some(entry) = self.index.entries.last_mut() {
+            entry.is_key = true;
+        }
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.error("expected `:`"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), SyntaxError> {
+        self.skip_space();
+        let start = self.at;
+        match self.peek() {
+            None if start == 0 => Err(self.error("the text is empty")),
+            None => Err(self.error("the text ends where a value should stand")),
+            Some(b'"') => self.string(),
+            Some(b'{') => {
+                self.open(Shape::Object);
+                Ok(())
+            }
+            Some(b'[') => {
+                self.open(Shape::Array);
+                Ok(())
+            }
+            Some(b't') => self.literal(b"true", Shape::Bool),
+            Some(b'f') => self.literal(b"false", Shape::Bool),
+            Some(b'n') => self.literal(b"null", Shape::Null),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(_) => Err(self.error("expected a value")),
+        }
+    }
+
+    fn literal(&mut self, word: &[u8], shape: Shape) -> Result<(), SyntaxError> {
+        let start = self.at;
+        if !self.text.get(start..).is_some_and(|rest| rest.starts_with(word)) {
+            return Err(self.error("expected a value"));
+        }
+        self.at += word.len();
+        self.push(start, shape, 0);
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), SyntaxError> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        self.push(start, Shape::Number, 0);
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), SyntaxError> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.error("expected a digit")) } else { Ok(()) }
+    }
+
+    fn string(&mut self) -> Result<(), SyntaxError> {
+        let (text, start, escapes) = (self.text, self.at, narrow(self.index.escapes.len()));
+        let mut escape_end = 0;
+        for at in Specials::behind(start + 1, text) {
+            if at < escape_end {
+                continue;
+            }
+            match text.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    self.push(start, Shape::String, escapes);
+                    return Ok(());
+                }
+                Some(b'\\') => self.index.escapes.push(narrow(at)),
+                Some(_) | None => {
+                    self.at = at;
+                    return Err(self.error("a control character must be escaped in a string"));
+                }
+            }
+            escape_end = match text.get(at + 1) {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at + 2,
+                Some(b'u') if text.get(at + 2..).and_then(text::hex4).is_some() => at + 6,
+                Some(_) | None => {
+                    self.at = at + 1;
+                    return Err(self.error("no such escape in a string"));
+                }
+            };
+        }
+        self.at = text.len();
+        Err(self.error("the text ends inside a string"))
+    }
+}
+
+/// Offsets fit, since texts of more than 4 GiB are refused before.
+fn narrow(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}
