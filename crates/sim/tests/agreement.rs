@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use doctor::{Conversation, Setup};
 use serde_json::{Value, json};
 use throughline_codec::{Reach, Severity, Verdict};
-use throughline_sim::{Options, start};
+use throughline_sim::{Options, Simulator, start};
 use throughline_testkit::{Dice, OPERATORS, On, Place, cases, figure, seals};
 
 fn manual() -> Value {
@@ -26,7 +26,7 @@ fn claude(model: &str) -> Value {
     json!({"model": model, "max_tokens": 8000, "system": "Be brief.", "thinking": {"type": "adaptive"}})
 }
 
-fn converse(thinking: Value) -> Value {
+fn converse(thinking: &Value) -> Value {
     json!({"system": [{"text": "Be brief."}], "inferenceConfig": {"maxTokens": 8000}, "additionalModelRequestFields": {"thinking": thinking}})
 }
 
@@ -61,8 +61,8 @@ static SETUPS: &[Setup] = &[
     setup!("anthropic" "claude-opus-5-5" claude("claude-opus-5-5")),
     setup!("anthropic" "claude-opus-5-5" claude("claude-opus-5-5"), "x-sim-account-created": "2026-01-01"),
     setup!("anthropic" "claude-sonnet-5-5" claude("claude-sonnet-5-5")),
-    setup!("bedrock" "us.anthropic.claude-sonnet-4-5-20250929-v1:0" converse(json!({"type": "enabled", "budget_tokens": 2000}))),
-    setup!("bedrock" "us.anthropic.claude-opus-4-7-v1:0" converse(json!({"type": "adaptive"}))),
+    setup!("bedrock" "us.anthropic.claude-sonnet-4-5-20250929-v1:0" converse(&json!({"type": "enabled", "budget_tokens": 2000}))),
+    setup!("bedrock" "us.anthropic.claude-opus-4-7-v1:0" converse(&json!({"type": "adaptive"}))),
     setup!("openai" "gpt-5.2" responses("gpt-5.2", false)),
     setup!("openai" "gpt-5.2" responses("gpt-5.2", true)),
     setup!("xai" "grok-4.3" responses("grok-4.3", false)),
@@ -78,113 +78,31 @@ static SETUPS: &[Setup] = &[
     setup!("gemini" "gemini-2.5-flash" gemini()),
 ];
 
-/// Kinds of disagreement that are known, each with who is right and why.
-const KNOWN: &[(&str, &str, &str)] = &[];
+/// How often both accept, only the audit refuses, only the simulator refuses, both refuse.
+type Table = BTreeMap<(&'static str, String), [usize; 4]>;
+
+/// Each kind of disagreement, how often it was met, and what was said the first time.
+type Kinds = BTreeMap<String, (usize, String)>;
 
 #[tokio::test]
 async fn audit_and_simulator_agree() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut table: BTreeMap<(&str, String), [usize; 4]> = BTreeMap::new();
-    let mut wrong: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    let mut seed = 0;
+    let (mut table, mut kinds) = (Table::new(), Kinds::new());
     let wanted = cases(400) as usize;
-    let mut heard = 0;
+    let (mut seed, mut heard) = (0, 0);
     while heard < wanted {
         for setup in SETUPS {
             seed += 1;
             let mut dice = Dice::new(seed);
-            let tools = dice.below(4);
-            let mut talk =
-                Conversation::new(&simulator, *setup, tools, "Plan a weekend in Lisbon.");
-            // Within a tool loop, behind an answer, or in the loop of a second turn.
-            let turns = dice.below(3);
-            for _ in 0..turns {
-                talk.steps(6).await;
-                talk.say("And for a week, please?");
-            }
-            let steps = dice.below(tools + 1);
-            for _ in 0..steps {
-                if !talk.step().await {
-                    talk.say("And after that?");
-                    break;
-                }
-            }
-            let operator = dice.pick(OPERATORS).unwrap();
-            // Now and then whoever goes on is somebody else.
-            let others: Vec<&Setup> = SETUPS
-                .iter()
-                .filter(|other| other.provider == setup.provider && other.model != setup.model)
-                .collect();
-            let switch = match dice.below(8) {
-                0 => {
-                    talk.account = "key-of-theirs".to_owned();
-                    " from another account"
-                }
-                1 if !others.is_empty() => {
-                    talk.switch(**dice.pick(&others).unwrap());
-                    " on another model"
-                }
-                _ => "",
-            };
-            let label = format!("{}{switch}", operator.name);
-            let whole = talk.next.clone();
-            let places = seals(&talk.next);
-            let place = match operator.on {
-                On::Seal => dice.pick(&places).cloned(),
-                On::Request => Some(Place { parent: String::new(), key: String::new() }),
-            };
-            let spoil = |place| operator.apply(talk.shape(), &mut talk.next, &place, &mut dice);
-            if !place.is_some_and(spoil) {
-                talk.next = whole;
-                continue;
-            }
+            let mut talk = conversation(&simulator, *setup, &mut dice).await;
+            let Some(label) = spoil(&mut talk, setup, &mut dice) else { continue };
             heard += 1;
-            let body = talk.body();
-            let answer = talk.send(body.clone()).await;
-            let looked = talk.audit(&body, true);
-            let (refuses, refused) = (answer.status >= 400, looked.verdict() == Verdict::Refuse);
             let row = table.entry((setup.provider, label.clone())).or_default();
-            row[usize::from(refuses) * 2 + usize::from(refused)] += 1;
-            let known = KNOWN
-                .iter()
-                .any(|(provider, name, _)| *provider == setup.provider && *name == label);
-            if refuses != refused && !known {
-                let rules: Vec<&str> = looked
-                    .findings
-                    .iter()
-                    .filter(|finding| finding.severity == Severity::Refuse)
-                    .map(|finding| finding.rule.id)
-                    .collect();
-                let key = format!(
-                    "{} {} | {} | simulator {} audit {:?}",
-                    setup.provider, setup.model, label, answer.status, rules
-                );
-                let said = if refuses {
-                    answer.text()
-                } else {
-                    looked.findings.first().map_or_else(String::new, |finding| {
-                        format!("{} {}", finding.path, finding.message)
-                    })
-                };
-                let entry = wrong.entry(key).or_insert((0, said));
-                entry.0 += 1;
-            }
-            if refuses && refused {
-                // What was mended is taken, or the doctor said that it cannot be mended.
-                let mended = talk.repair(&body, Reach::Refused);
-                if mended.audit.verdict() != Verdict::Refuse {
-                    let again = talk.send(mended.request.body.clone()).await;
-                    if again.status >= 400 {
-                        let key = format!(
-                            "{} {} | {} | refused after repair",
-                            setup.provider, setup.model, label
-                        );
-                        wrong.entry(key).or_insert((0, again.text())).0 += 1;
-                    }
-                }
-            }
+            hear(&talk, &format!("{} {} | {label}", setup.provider, setup.model), row, &mut kinds)
+                .await;
         }
     }
+    simulator.stop().await;
     for ((provider, operator), [accepted, stricter, laxer, refused]) in &table {
         figure(
             &format!("{provider}: {operator}"),
@@ -193,9 +111,84 @@ async fn audit_and_simulator_agree() {
             ),
         );
     }
-    figure("conversations heard", heard);
-    simulator.stop().await;
-    let wrong: Vec<String> =
-        wrong.iter().map(|(key, (count, said))| format!("{count} × {key}\n      {said}")).collect();
-    assert!(wrong.is_empty(), "{} kinds of disagreement:\n{}", wrong.len(), wrong.join("\n"));
+    figure("conversations heard by audit and simulator", heard);
+    figure("kinds of disagreement", kinds.len());
+    let kinds = kinds.iter().map(|(kind, (count, said))| format!("{count} × {kind}\n      {said}"));
+    let kinds: Vec<String> = kinds.collect();
+    assert!(kinds.is_empty(), "{} kinds of disagreement:\n{}", kinds.len(), kinds.join("\n"));
+}
+
+/// A conversation of some turns: within a tool loop, behind an answer, or in the loop of a later turn.
+async fn conversation<'s>(
+    simulator: &'s Simulator,
+    setup: Setup,
+    dice: &mut Dice,
+) -> Conversation<'s> {
+    let tools = dice.below(4);
+    let mut talk = Conversation::new(simulator, setup, tools, "Plan a weekend in Lisbon.");
+    for _ in 0..dice.below(3) {
+        talk.steps(6).await;
+        talk.say("And for a week, please?");
+    }
+    for _ in 0..dice.below(tools + 1) {
+        if !talk.step().await {
+            talk.say("And after that?");
+            break;
+        }
+    }
+    talk
+}
+
+/// Spoils the next request, and now and then lets somebody else send it. Nothing where there was nothing to spoil.
+fn spoil(talk: &mut Conversation<'_>, setup: &Setup, dice: &mut Dice) -> Option<String> {
+    let operator = dice.pick(OPERATORS).unwrap();
+    let is_other = |other: &&Setup| other.provider == setup.provider && other.model != setup.model;
+    let others: Vec<&Setup> = SETUPS.iter().filter(is_other).collect();
+    let who = match dice.below(8) {
+        0 => {
+            talk.account = String::from("key-of-theirs");
+            " from another account"
+        }
+        1 if !others.is_empty() => {
+            talk.switch(**dice.pick(&others).unwrap());
+            " on another model"
+        }
+        _ => "",
+    };
+    let places = seals(&talk.next);
+    let place = match operator.on {
+        On::Seal => dice.pick(&places).cloned()?,
+        On::Request => Place { parent: String::new(), key: String::new() },
+    };
+    let is_spoiled = operator.apply(talk.shape(), &mut talk.next, &place, dice);
+    is_spoiled.then(|| format!("{}{who}", operator.name))
+}
+
+/// Puts one request to both judges, and what was mended in it to the simulator again.
+async fn hear(talk: &Conversation<'_>, name: &str, row: &mut [usize; 4], kinds: &mut Kinds) {
+    let mut disagree = |kind: String, said: String| {
+        kinds.entry(kind).or_insert((0, said)).0 += 1;
+    };
+    let body = talk.body();
+    let answer = talk.send(body.clone()).await;
+    let audit = talk.audit(&body, true);
+    let (by_simulator, by_audit) = (answer.status >= 400, audit.verdict() == Verdict::Refuse);
+    row[usize::from(by_simulator) * 2 + usize::from(by_audit)] += 1;
+    if by_simulator != by_audit {
+        let refusals = audit.findings.iter().filter(|finding| finding.severity == Severity::Refuse);
+        let rules: Vec<&str> = refusals.map(|finding| finding.rule.id).collect();
+        let kind = format!("{name} | simulator {} audit {rules:?}", answer.status);
+        let found = audit.findings.first().map(|found| format!("{} {}", found.path, found.message));
+        disagree(kind, if by_simulator { answer.text() } else { found.unwrap_or_default() });
+    }
+    if by_simulator && by_audit {
+        // What was mended is taken, or the doctor said that it cannot be mended.
+        let mended = talk.repair(&body, Reach::Refused);
+        if mended.audit.verdict() != Verdict::Refuse {
+            let again = talk.send(mended.request.body.clone()).await;
+            if again.status >= 400 {
+                disagree(format!("{name} | refused after repair"), again.text());
+            }
+        }
+    }
 }
