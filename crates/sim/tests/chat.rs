@@ -266,7 +266,7 @@ async fn efforts_sampling_and_limits_are_what_the_model_takes() {
 #[tokio::test]
 async fn calls_and_answers_belong_together() {
     let simulator = simulator().await;
-    for (row, model) in [("openai-chat", "gpt-5.6"), ("vllm", "qwen3-32b")] {
+    for (row, model) in [("openai-chat", "gpt-5.6"), ("moonshot", "kimi-k2-turbo")] {
         let mut messages = vec![user("Weather?")];
         let answer = ask(&simulator, row, &request(model, &messages)).await.accepted();
         gone_on(&mut messages, message(&answer));
@@ -320,8 +320,7 @@ async fn deepseek_and_kimi_want_the_reasoning_of_calls_back() {
         }
         let mut empty = messages.clone();
         empty[1]["reasoning_content"] = json!("");
-        let answer = ask(&simulator, row, &request(model, &empty)).await;
-        assert_eq!(answer.status, if row == "deepseek" { 200 } else { 400 });
+        ask(&simulator, row, &request(model, &empty)).await.accepted();
         let mut stand_in = messages.clone();
         stand_in[1]["reasoning_content"] = json!(".");
         ask(&simulator, row, &request(model, &stand_in)).await.accepted();
