@@ -58,7 +58,7 @@ fn json_of(audited: &Audited, target: &Target) -> Json {
                 Some(finding) => {
                     o.object("violation", |o| {
                         o.string("kind", finding.rule.id);
-                        o.string("contract", contract_word(target.profile.contract));
+                        o.string("contract", target.profile.contract.as_str());
                         o.array("formats", formats).string("message", &finding.message);
                     });
                 }
@@ -86,12 +86,4 @@ fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
             });
         }
     });
-}
-
-fn contract_word(contract: Contract) -> &'static str {
-    match contract {
-        Contract::Stateless => "stateless",
-        Contract::RequiredWithTools => "required_with_tools",
-        Contract::AlwaysRequired => "always_required",
-    }
 }

@@ -373,12 +373,8 @@ impl<'a, 'p> Search<'a, 'p> {
         let mut reports = Vec::new();
         for (number, given) in self.given.iter().enumerate() {
             let (Some(at), true) = (given.found, given.counts()) else { continue };
-            let siblings = self
-                .given
-                .iter()
-                .enumerate()
-                .filter(|(_, other)| other.exchange == given.exchange && !other.counts());
-            for (other_number, other) in siblings {
+            let siblings = self.answer_of(number);
+            for (other_number, other) in siblings.filter(|(_, other)| !other.counts()) {
                 let Some(other_at) = other.found else { continue };
                 if (number < other_number) != (at < other_at) {
                     reports.push((ChangeKind::Reordered, at, given.issued(None)));
@@ -387,9 +383,8 @@ impl<'a, 'p> Search<'a, 'p> {
             }
             let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
             let was_one = |other: &Given<'p>| other.item.place.message == given.item.place.message;
-            let is_apart = self.given.iter().any(|other| {
-                other.exchange == given.exchange
-                    && was_one(other)
+            let is_apart = self.answer_of(number).any(|(_, other)| {
+                was_one(other)
                     && other.found.is_some_and(|other_at| message(other_at) != message(at))
             });
             if is_apart {
@@ -407,12 +402,11 @@ impl<'a, 'p> Search<'a, 'p> {
     /// Reports what did not come back although others of its Reply did.
     fn judge_lost(&mut self) {
         let mut gone = Vec::new();
-        for given in &self.given {
+        for (number, given) in self.given.iter().enumerate() {
             if given.found.is_some() || !given.counts() {
                 continue;
             }
-            let siblings = self.given.iter().filter(|other| other.exchange == given.exchange);
-            let last = siblings.filter_map(|other| other.found).max();
+            let last = self.answer_of(number).filter_map(|(_, other)| other.found).max();
             if let Some(last) = last {
                 gone.push((last, given.issued((!given.item.seals.is_empty()).then_some(0))));
             }
@@ -428,6 +422,16 @@ impl<'a, 'p> Search<'a, 'p> {
                 is_latest,
             });
         }
+    }
+
+    /// Everything that was said in the same Reply, with its number.
+    fn answer_of(&self, number: usize) -> impl Iterator<Item = (usize, &Given<'p>)> {
+        let given = self.given.get(number);
+        let start = number - given.map_or(0, |given| given.index);
+        let is_same = move |(_, other): &(usize, &Given<'p>)| {
+            given.is_some_and(|given| other.exchange == given.exchange)
+        };
+        self.given.iter().enumerate().skip(start).take_while(is_same)
     }
 
     /// Whether a seal was issued, on another part than the one it is expected on.
@@ -546,7 +550,8 @@ fn is_same_kind(was: &Item, is: &Item) -> bool {
 /// Whether a text is a thought said aloud: the thought itself, or the thought in tags or quotes of some kind.
 fn says(text: &str, thought: &str) -> bool {
     let text = text.trim();
-    text == thought || (text.len() < thought.len() + 64 && text.contains(thought))
+    let is_as_long = (thought.len()..thought.len() + 64).contains(&text.len());
+    is_as_long && text.contains(thought)
 }
 
 fn first_difference(was: &[u8], is: &[u8]) -> usize {

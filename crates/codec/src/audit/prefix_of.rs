@@ -19,7 +19,13 @@ pub(super) fn changed<'p>(
     if !target.profile.bound.prefix {
         return None;
     }
-    matches.iter().find_map(|found| {
+    // All thoughts of one answer stood behind the same request.
+    let mut last = None;
+    let firsts = matches.iter().filter(|found| {
+        let exchange = Some(found.issued.exchange);
+        std::mem::replace(&mut last, exchange) != exchange
+    });
+    firsts.into_iter().find_map(|found| {
         let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
         // A family that binds nothing recorded no prefix, and what the model does not read is not checked for one.
         let is_read = |seal: &Seal| seal.open_for(target, None).is_ok();
