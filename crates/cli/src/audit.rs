@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use throughline_codec::{Audit as Audited, Finding, Severity, Verdict, audit};
-use throughline_core::{Contract, Json, Target, Tree, json};
+use throughline_core::{Json, Target, Tree, json};
 
 use crate::failure::Failure;
+use crate::mask::without_long_words;
 use crate::options::{Audit, Format};
 use crate::subject::Subject;
 use crate::{report, text};
@@ -18,7 +19,7 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
         Format::Json => {
             let mut out = json_of(&audited, &subject.target).as_str().to_owned();
             out.push('\n');
-            text::write_out(out.as_bytes())?;
+            text::write_out(out.as_bytes()).or_else(Failure::unless_reader_gone)?;
         }
         Format::Text => {
             let width = text::width(std::io::stdout());
@@ -29,8 +30,8 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
             if !out.is_empty() {
                 out.push('\n');
             }
-            out.push_str(&report::verdict(&audited, &subject.target));
-            text::write_styled(&out)?;
+            out.push_str(&report::verdict(&audited, &subject));
+            text::write_styled(&out).or_else(Failure::unless_reader_gone)?;
         }
     }
     Ok(match audited.verdict() {
@@ -77,8 +78,9 @@ fn json_of(audited: &Audited, target: &Target) -> Json {
 
 fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
     o.string("rule", finding.rule.id).string("severity", finding.severity.as_str());
-    o.string("path", &finding.path).string("message", &finding.message);
-    o.string("provider_error", &finding.provider_error).string("fix", &finding.fix);
+    o.string("path", &finding.path).string("message", &without_long_words(&finding.message));
+    o.string("provider_error", &without_long_words(&finding.provider_error))
+        .string("fix", &finding.fix);
     o.array("evidence", |a| {
         for source in finding.rule.evidence {
             a.object(|o| {

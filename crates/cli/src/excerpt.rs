@@ -24,7 +24,12 @@ const LABEL: usize = 36;
 pub(crate) struct Source<'s> {
     text: &'s str,
     masks: Vec<Mask>,
+    /// Where each line begins, and in long lines now and then a place with the number of characters before it.
+    marks: Vec<(usize, usize, usize)>,
 }
+
+/// How many bytes of a line are counted at once.
+const STRIDE: usize = 4096;
 
 /// What to draw, and how.
 pub(crate) struct Mark<'m> {
@@ -71,15 +76,29 @@ impl<'s> Source<'s> {
     /// The text that a tree indexes.
     pub(crate) fn new(tree: &'s Tree) -> Self {
         let text = std::str::from_utf8(tree.bytes()).unwrap_or_default();
-        Self { text, masks: masks(tree) }
+        let mut marks = vec![(0, 1, 1)];
+        let (mut line, mut column, mut last) = (1, 1, 0);
+        for (at, character) in text.char_indices() {
+            if at - last >= STRIDE {
+                marks.push((at, line, column));
+                last = at;
+            }
+            column += 1;
+            if character == '\n' {
+                (line, column, last) = (line + 1, 1, at + 1);
+                marks.push((last, line, column));
+            }
+        }
+        Self { text, masks: masks(tree), marks }
     }
 
     /// The line and column of a place, counted from one; the column in characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
-        (before.bytes().filter(|byte| *byte == b'\n').count() + 1, column)
+        let known = self.marks.partition_point(|(start, ..)| *start <= at);
+        let known = known.checked_sub(1).and_then(|known| self.marks.get(known));
+        let (start, line, column) = known.copied().unwrap_or((0, 1, 1));
+        let before = self.text.get(start..at).unwrap_or_default();
+        (line, column + before.chars().count())
     }
 
     /// How many digits the numbers of the lines of a place have.

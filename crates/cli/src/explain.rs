@@ -38,16 +38,16 @@ fn find(name: &str) -> Result<&'static Rule, Failure> {
     if let [only] = called.as_slice() {
         return Ok(only);
     }
-    let close = if called.is_empty() { nearest(name) } else { called };
+    let is_ambiguous = !called.is_empty();
+    let close = if is_ambiguous { called } else { nearest(name) };
     let close: Vec<String> = close.iter().map(|rule| format!("`{}`", rule.id)).collect();
     let hint = match close.as_slice() {
         [] => String::new(),
         [one] => format!(" did you mean {one}?"),
         [others @ .., last] => format!(" did you mean {} or {last}?", others.join(", ")),
     };
-    Err(Failure::Usage(format!(
-        "there is no rule `{name}`;{hint} `throughline rules` lists them all"
-    )))
+    let what = if is_ambiguous { "names several rules" } else { "names no rule" };
+    Err(Failure::Usage(format!("`{name}` {what};{hint} `throughline rules` lists them all")))
 }
 
 /// The rules whose names are most like one that nobody knows.

@@ -32,6 +32,14 @@ impl Failure {
         }
     }
 
+    /// Whether there is nobody to read on, for commands whose verdict is their exit code.
+    pub(crate) fn unless_reader_gone(self) -> Result<(), Self> {
+        match self {
+            Failure::ReaderGone => Ok(()),
+            Failure::Outside(_) | Failure::Usage(_) | Failure::BadData(_) => Err(self),
+        }
+    }
+
     /// Says what happened and answers the exit code: 1, 2 for usage, 65 for bad data.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {

@@ -22,7 +22,7 @@ pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
     arg_required_else_help = true,
     after_help = "Exit codes:\n  \
                   0   done\n  \
-                  1   something outside failed\n  \
+                  1   something outside failed; audit, repair: the request would be refused\n  \
                   2   wrong usage\n  \
                   65  the input is not what it should be\n\n\
                   Colours follow the terminal; NO_COLOR=1 switches them off."

@@ -9,6 +9,7 @@ use throughline_codec::{Finding, Mended, Reach, Repair as Repaired, Severity, re
 use throughline_core::{Json, Tree, json};
 
 use crate::failure::Failure;
+use crate::mask::without_long_words;
 use crate::options::Repair;
 use crate::subject::Subject;
 use crate::{report, session, text};
@@ -33,9 +34,12 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
     }
     match &lines {
         Some(lines) => {
-            text::write_out(&session::unwrap(lines, subject.codec, &repaired.request.body)?)?;
+            let lines = session::unwrap(lines, subject.codec, &repaired.request.body)?;
+            text::write_out(&lines).or_else(Failure::unless_reader_gone)?;
         }
-        None => text::write_out(&repaired.request.body)?,
+        None => {
+            text::write_out(&repaired.request.body).or_else(Failure::unless_reader_gone)?;
+        }
     }
     if lines.is_none() && std::io::stdout().is_terminal() {
         text::write_out(b"\n")?;
@@ -80,10 +84,11 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
                 Cell::new("~").fg(Color::Green),
                 Cell::new(change.rule.id),
                 Cell::new(text::plain(&change.path)).add_attribute(Attribute::Dim),
-                Cell::new(text::plain(&change.what)),
+                Cell::new(text::plain(&without_long_words(&change.what))),
             ]);
         }
-        anstream::eprintln!("{table}");
+        text::keep_whole(&mut table, 1);
+        anstream::eprintln!("{}", table.trim_fmt());
     }
     if !left.is_empty() {
         let tree = Tree::parse(repaired.request.body.clone());
@@ -97,10 +102,10 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
     let made = text::count(changes.len(), "change");
     match (changes.len(), refused) {
         (0, 0) => {
-            anstream::eprintln!("{} {provider} would accept this request as it is", mark(true));
+            anstream::eprintln!("{} as it is: no rule of {provider} objects", mark(true));
         }
         (_, 0) => anstream::eprintln!(
-            "{} {}: {made}, and {provider} would accept it",
+            "{} {}: {made}, and no rule of {provider} objects any more",
             mark(true),
             "mended".green().bold()
         ),
@@ -123,7 +128,8 @@ fn json_of(mended: &[Mended]) -> Json {
         for change in mended {
             a.object(|o| {
                 o.string("rule", change.rule.id).string("path", &change.path);
-                o.string("message", &change.message).string("change", &change.what);
+                o.string("message", &without_long_words(&change.message));
+                o.string("change", &without_long_words(&change.what));
             });
         }
     })

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Audit, Finding, Severity, Verdict};
-use throughline_core::{Target, Tree};
+use throughline_core::Tree;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::excerpt::{Mark, Source};
+use crate::mask::without_long_words;
+use crate::subject::Subject;
 use crate::text::{count, plain, push_line, wrapped};
 
 /// The findings of an audit of `tree`, drawn into `width` columns.
@@ -22,7 +24,7 @@ pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: us
 }
 
 /// What the provider would do, in a line.
-pub(crate) fn verdict(audit: &Audit, target: &Target) -> String {
+pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
     let verdict = audit.verdict();
     let (mark, style) = match verdict {
         Verdict::Accept => ("✓", Style::new().green()),
@@ -41,14 +43,20 @@ pub(crate) fn verdict(audit: &Audit, target: &Target) -> String {
     .into_iter()
     .flatten()
     .collect();
-    let found = if found.is_empty() { "nothing to mend".to_owned() } else { found.join(", ") };
+    let found = if found.is_empty() { "no rule objects".to_owned() } else { found.join(", ") };
     let carried = match audit.summary.items {
         0 => "no reasoning".to_owned(),
         items => format!("{}, {} sealed", count(items, "reasoning item"), audit.summary.signed),
     };
+    let target = &subject.target;
     let to = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
     let word = format!("{mark} {}:", verdict.as_str());
-    format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed())
+    let mut line = format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed());
+    if audit.summary.signed > 0 && subject.prior.is_empty() {
+        let message = "  without --prior, seals are not compared with what was issued";
+        push_line(&mut line, &message.dimmed().to_string());
+    }
+    line
 }
 
 /// The colour of what is that grave.
@@ -74,7 +82,7 @@ fn one(name: &str, source: &Source<'_>, finding: &Finding, is_new: bool, width: 
     let place = format!("{}:{line}:{column}", plain(name));
     let path = format!("({})", plain(path)).dimmed().to_string();
     push_line(&mut out, &format!("{:digits$}{} {place} {path}", "", "-->".blue().bold()));
-    let message = sentence(&finding.message);
+    let message = without_long_words(&sentence(&finding.message));
     let label = if message == title { "" } else { &message };
     out.push_str(&source.draw(&Mark { place: finding.range.clone(), label, style }, digits, width));
     push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
@@ -89,7 +97,7 @@ fn one(name: &str, source: &Source<'_>, finding: &Finding, is_new: bool, width: 
         push_line(&mut out, &format!("{:digits$} {sign} {word} {lines}", ""));
     };
     if !finding.provider_error.is_empty() {
-        footer("provider says", &finding.provider_error);
+        footer("provider says", &without_long_words(&finding.provider_error));
     }
     if !finding.fix.is_empty() {
         footer("help", &finding.fix);

@@ -10,6 +10,7 @@ use throughline_core::{Name, Provider, Wire};
 
 use crate::failure::Failure;
 use crate::input::{self, Input};
+use crate::text;
 
 /// What a model is called when nobody said.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -50,6 +51,17 @@ impl Rows {
     pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>, Failure> {
         let row = self.0.default_provider(wire);
         row.ok_or_else(|| Failure::Usage(format!("no provider speaks {wire}")))
+    }
+
+    /// The row that most likely serves a model, which is said where the wire has many.
+    pub(crate) fn likely(&self, wire: &Wire, model: &str) -> Result<Arc<Provider>, Failure> {
+        let Some(row) = self.0.provider_of(wire, model) else { return self.default(wire) };
+        if self.0.default_provider(wire).is_some_and(|first| first.name != row.name) {
+            let message =
+                format!("taken to go to {}; say --provider if it goes elsewhere", row.name);
+            text::note(&message);
+        }
+        Ok(row)
     }
 
     /// The row of that name, or one of the wire's plainest kind under it: a recording may be from anybody.

@@ -3,48 +3,56 @@
 //! The request has each message on the line that the file has it on, so that what is said of one is true of the other.
 
 use bytes::Bytes;
-use throughline_codec::{CODECS, Codec, Document, codec};
+use throughline_codec::{Codec, codec};
 use throughline_core::{Json, Node, Tree, Wire, json};
 
 use crate::failure::Failure;
-use crate::input::{Input, Kind, conversation_of};
+use crate::input::{Input, conversation_of};
 use crate::text::compact;
 
-/// The wire that the lines speak: the one that was named, or the first that takes them for its own.
+/// The wire that the lines speak: the one that was named, or the one whose words are in them.
 pub(crate) fn speaker(lines: &Input, wire: Option<&Wire>) -> Result<&'static dyn Codec, Failure> {
-    let body = |codec: &dyn Codec| {
-        let bytes = wrap(lines, codec, None)?;
-        Ok::<_, Failure>(Input { name: lines.name.clone(), bytes })
-    };
-    let is_request = |kind: Kind| kind.document == Document::Request;
-    if let Some(codec) = wire.and_then(codec)
-        && body(codec)?.kind_on(&codec.wire()).is_ok_and(is_request)
-    {
-        return Ok(codec);
-    }
-    let speaks = |codec: &&&'static dyn Codec| {
-        let kind = body(**codec).and_then(|body| body.kind(Some(&codec.wire())));
-        wire.is_none() && kind.is_ok_and(is_request)
-    };
-    if let Some(codec) = CODECS.iter().find(speaks) {
-        return Ok(*codec);
-    }
-    // Where nothing fits, a line that is no JSON is the likeliest reason.
-    messages(lines)?;
-    let name = &lines.name;
-    Err(Failure::BadData(match wire {
-        Some(wire) => format!("the lines of {name} do not look like messages of {wire}"),
-        None => format!(
-            "the lines of {name} do not look like messages of any wire: name one with --wire"
-        ),
-    }))
+    let messages = messages(lines)?;
+    let spoken = || messages.iter().find_map(|(_, message)| spoken_by(message.tree().root()));
+    let found = wire.cloned().or_else(spoken);
+    found.as_ref().and_then(codec).ok_or_else(|| {
+        let name = &lines.name;
+        let message = "say nothing that only one wire's messages say: name the wire with --wire";
+        Failure::BadData(format!("the lines of {name} {message}"))
+    })
 }
 
-/// A request that holds the lines.
+/// The wire that a message or item can only be of, if there is one.
+fn spoken_by(message: Node<'_>) -> Option<Wire> {
+    if message.get("parts").is_some() {
+        return Some(Wire::GEMINI);
+    }
+    let is_chats = ["tool_calls", "tool_call_id", "reasoning_content", "reasoning_details"];
+    if is_chats.iter().any(|name| message.get(name).is_some()) {
+        return Some(Wire::OPENAI_CHAT);
+    }
+    if message.get("type").is_some() {
+        return Some(Wire::OPENAI_RESPONSES);
+    }
+    let blocks = message.get("content").into_iter().flat_map(Node::elements);
+    let mut kinds = blocks.map(|block| block.text_of("type"));
+    kinds.find_map(|kind| match kind.as_deref() {
+        None => Some(Wire::BEDROCK_CONVERSE),
+        Some("thinking" | "redacted_thinking" | "tool_use" | "tool_result") => {
+            Some(Wire::ANTHROPIC_MESSAGES)
+        }
+        Some("input_text" | "output_text" | "input_image") => Some(Wire::OPENAI_RESPONSES),
+        Some("image_url" | "input_audio") => Some(Wire::OPENAI_CHAT),
+        Some(_) => None,
+    })
+}
+
+/// A request that holds the lines, with the settings of an earlier request where one is known.
 pub(crate) fn wrap(
     lines: &Input,
     codec: &dyn Codec,
     model: Option<&str>,
+    earlier: Option<&Bytes>,
 ) -> Result<Bytes, Failure> {
     let messages = messages(lines)?;
     let mut body = b"{".to_vec();
@@ -60,6 +68,15 @@ pub(crate) fn wrap(
         body.extend_from_slice(message.bytes());
     }
     body.push(b']');
+    let earlier = earlier.and_then(|body| Tree::parse(body.clone()).ok());
+    for (name, value) in earlier.iter().flat_map(|tree| tree.root().members()) {
+        if !name.is(conversation_of(codec)) && !(name.is("model") && model.is_some()) {
+            body.push(b',');
+            body.extend_from_slice(name.raw());
+            body.push(b':');
+            body.extend_from_slice(value.raw());
+        }
+    }
     // Where the path names the model, the body does not.
     if let Some(model) = model.filter(|_| !names_model_in_path(codec)) {
         body.extend_from_slice(b",\"model\":");

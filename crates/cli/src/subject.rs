@@ -8,11 +8,11 @@ use throughline_codec::{Asked, Codec, CodecError, Document, Prior, Transcript};
 use throughline_core::{Name, Request, Target, Wire};
 
 use crate::failure::Failure;
-use crate::input::{self, Input};
+use crate::input::{self, Input, Kind};
 use crate::options::About;
 use crate::past::Past;
 use crate::recording::{self, Recorded};
-use crate::rows::{Rows, UNKNOWN};
+use crate::rows::Rows;
 use crate::{headers, session, text};
 
 /// A request with everything that is known of it.
@@ -22,7 +22,7 @@ pub(crate) struct Subject {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) target: Target,
     pub(crate) request: Request,
-    prior: Prior,
+    pub(crate) prior: Prior,
     knows_headers: bool,
     account_created: Option<Timestamp>,
 }
@@ -56,8 +56,21 @@ impl Subject {
         let rows = Rows::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;
         let lines = Input::read(file)?;
-        let codec = session::speaker(&lines, about.wire.as_ref())?;
-        let bytes = session::wrap(&lines, codec, about.model.as_deref())?;
+        let named = about.provider.as_deref().and_then(|name| rows.catalog().provider(name));
+        let wire = about.wire.clone().or_else(|| named.map(|row| row.wire.clone()));
+        let codec = session::speaker(&lines, wire.as_ref())?;
+        // Whether a model thinks is said in the request and not in its messages, so the last request is asked.
+        let mut earlier = None;
+        for file in &about.prior {
+            let input = Input::read(file)?;
+            let is_request = |kind: &Kind| {
+                kind.document == Document::Request && kind.codec.wire() == codec.wire()
+            };
+            if input.kind_on(&codec.wire()).ok().filter(is_request).is_some() {
+                earlier = Some(input.bytes);
+            }
+        }
+        let bytes = session::wrap(&lines, codec, about.model.as_deref(), earlier.as_ref())?;
         let input = Input { name: lines.name.clone(), bytes };
         let found = Found { input, codec, path: None, recorded: None, earlier: Vec::new() };
         Ok((Self::new(about, &rows, headers, found)?, lines))
@@ -73,18 +86,21 @@ impl Subject {
         let wire = codec.wire();
         let recorded_at = recorded.as_ref().and_then(|recorded| recorded.provider.as_deref());
         let row = match (&about.provider, recorded_at) {
-            (Some(named), _) => rows.named(&wire, named)?,
-            (None, Some(recorded)) => rows.like(&wire, recorded)?,
-            (None, None) => rows.default(&wire)?,
+            (Some(named), _) => Some(rows.named(&wire, named)?),
+            (None, Some(recorded)) => Some(rows.like(&wire, recorded)?),
+            (None, None) => None,
         };
         let said = model_in(codec, path.as_ref(), &input.bytes);
         let said = said.or_else(|| recorded.as_ref()?.model.clone());
-        let model = about.model.as_deref().or(said.as_deref()).unwrap_or(UNKNOWN);
+        let Some(model) = about.model.as_deref().or(said.as_deref()) else {
+            let message = "does not name its model, and what is refused depends on it: say which with --model";
+            return Err(Failure::Usage(format!("{} {message}", input.name)));
+        };
+        let row = match row {
+            Some(row) => row,
+            None => rows.likely(&wire, model)?,
+        };
         let target = rows.catalog().target(&row, model, &about.account);
-        if model == UNKNOWN {
-            let message = "the request does not name its model, so only what holds for every model is checked: say which with --model";
-            text::note(message);
-        }
         input::note_unknown_model(&Asked::of(target.clone()));
         let path = path.unwrap_or_else(|| Name::from(codec.path(&target, false)));
         let account = about.prior_account.as_deref().unwrap_or(&about.account);

@@ -156,6 +156,13 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Never breaks what stands in a column of a table: names are there to be copied.
+pub(crate) fn keep_whole(table: &mut comfy_table::Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
+    }
+}
+
 /// A number of bytes for people: `812 B`, `2.1 KB`.
 pub(crate) fn size(bytes: usize) -> String {
     #[expect(clippy::cast_precision_loss, reason = "one decimal place is shown")]

@@ -47,9 +47,56 @@ fn on_example(command: &[&str], rule: &Rule, request: &str) -> Ran {
 fn audit_says_what_would_be_accepted() {
     let ran = throughline(&["audit", EXAMPLE], b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let last = ran.out.lines().last().unwrap();
-    assert!(last.starts_with("✓ accept:"), "{last}");
-    assert!(last.ends_with("claude-sonnet-4-5 at anthropic"), "{last}");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [verdict, unproved] = lines[..] else { panic!("{}", ran.out) };
+    assert!(verdict.starts_with("✓ accept:"), "{verdict}");
+    assert!(verdict.ends_with("claude-sonnet-4-5 at anthropic"), "{verdict}");
+    assert!(unproved.contains("without --prior, seals are not compared"), "{unproved}");
+}
+
+#[test]
+fn a_session_is_mended_on_the_wire_that_its_lines_speak() {
+    let lines = [
+        (
+            "gemini-3-pro-preview",
+            r#"{"role":"user","parts":[{"text":"Hi"}]}
+{"role":"model","parts":[{"functionCall":{"name":"look","args":{}}}]}
+{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"result":"seen"}}}]}
+"#,
+            "gemini/first-call-needs-signature",
+        ),
+        (
+            "deepseek-v4",
+            r#"{"role":"user","content":"Hi"}
+{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{}"}}]}
+{"role":"tool","tool_call_id":"call_1","content":"seen"}
+"#,
+            "deepseek/reasoning-content-missing",
+        ),
+    ];
+    for (model, text, rule) in lines {
+        let file = file(&format!("session-{model}.jsonl"), text);
+        let ran = throughline(&["repair", "--session", &file, "--model", model], b"");
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains(rule), "{}", ran.err);
+        assert_ne!(ran.out, text);
+    }
+}
+
+#[test]
+fn a_refusal_is_the_exit_code_even_when_nobody_reads_on() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args(["audit", "--model", "claude-sonnet-4-5", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let body = br#"{"model":"claude-sonnet-4-5","max_tokens":100,"thinking":{"type":"enabled","budget_tokens":10},"messages":[{"role":"user","content":"Hi"}]}"#;
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), body).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]
@@ -391,6 +438,6 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
     let ran = throughline(&["audit", "-"], br#"{"contents":[{"parts":[{"text":"Hi"}]}]}"#);
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("say which with --model"), "{}", ran.err);
 }

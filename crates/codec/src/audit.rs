@@ -11,6 +11,7 @@
 mod case;
 mod compare;
 mod exact;
+mod likeness;
 mod mend;
 mod prefix_of;
 mod prior;

@@ -119,6 +119,19 @@ impl Catalog {
         named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
     }
 
+    /// The provider that most likely serves a model on a wire, where nobody said: its maker's own, or the router whose names
+    /// have a slash.
+    pub fn provider_of(&self, wire: &Wire, model: &str) -> Option<Arc<Provider>> {
+        let name = match wire.as_str() {
+            "openai-chat" => chat_row(model),
+            "openai-responses" if model.starts_with("grok") => "xai",
+            "openai-responses" if model.starts_with("deepseek") => "deepseek-responses",
+            _ => "",
+        };
+        let named = self.provider(name).filter(|row| row.wire == *wire);
+        named.or_else(|| self.default_provider(wire))
+    }
+
     /// All providers, in the order of their rows.
     pub fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
@@ -287,5 +300,33 @@ fn suggestion(close: &[Name]) -> String {
         None => String::new(),
         Some((only, [])) => format!("; did you mean {only}?"),
         Some((last, others)) => format!("; did you mean {} or {last}?", others.join(", ")),
+    }
+}
+
+/// The row of a chat model's maker.
+fn chat_row(model: &str) -> &'static str {
+    let begins = |starts: &[&str]| starts.iter().any(|start| model.starts_with(start));
+    if model.contains('/') {
+        "openrouter"
+    } else if model.starts_with("gpt-oss") {
+        "compatible"
+    } else if begins(&["gpt", "o1", "o3", "o4", "chatgpt", "codex"]) {
+        "openai-chat"
+    } else if begins(&["grok"]) {
+        "xai-chat"
+    } else if begins(&["deepseek"]) {
+        "deepseek"
+    } else if begins(&["kimi", "moonshot"]) {
+        "moonshot"
+    } else if begins(&["mistral", "magistral", "ministral", "devstral", "codestral", "pixtral"]) {
+        "mistral"
+    } else if begins(&["glm"]) {
+        "zai"
+    } else if begins(&["MiniMax", "minimax"]) {
+        "minimax"
+    } else if begins(&["qwen", "qwq", "qvq"]) {
+        "qwen"
+    } else {
+        "compatible"
     }
 }

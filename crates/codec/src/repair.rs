@@ -7,7 +7,7 @@
 use throughline_core::{Request, Target, Tree};
 
 use crate::CodecError;
-use crate::audit::{Audit, Finding, Rule, Severity, Transcript, apply, audit, compatible};
+use crate::audit::{Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, compatible};
 
 /// How many times a request is looked at again. One mend may uncover the next, but not for ever.
 const PASSES: usize = 32;
@@ -52,12 +52,26 @@ pub fn repair(
     target: &Target,
     reach: Reach,
 ) -> Result<Repair, CodecError> {
-    let least = match reach {
-        Reach::Refused => Severity::Refuse,
-        Reach::Degraded => Severity::Degrade,
-    };
+    let mut repair = mended_at(transcript, target, Severity::Refuse, Vec::new())?;
+    if reach == Reach::Degraded && repair.audit.verdict() != Verdict::Refuse {
+        let again = Transcript { request: &repair.request, ..*transcript };
+        let further = mended_at(&again, target, Severity::Degrade, repair.mended.clone())?;
+        // What only costs is not worth a refusal.
+        if further.audit.verdict() != Verdict::Refuse {
+            repair = further;
+        }
+    }
+    Ok(repair)
+}
+
+/// Mends everything that is at least so grave.
+fn mended_at(
+    transcript: &Transcript<'_>,
+    target: &Target,
+    least: Severity,
+    mut mended: Vec<Mended>,
+) -> Result<Repair, CodecError> {
     let mut request = transcript.request.clone();
-    let mut mended = Vec::new();
     for _ in 0..PASSES {
         let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
         let is_meant = |finding: &&Finding| finding.severity >= least && finding.mend.is_some();

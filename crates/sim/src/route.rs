@@ -139,17 +139,9 @@ fn models(path: &str) -> Route {
 
 /// The row that answers a model on a wire when the path names none.
 pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Arc<Provider> {
-    let name = if *wire == Wire::OPENAI_CHAT {
-        chat_row(model)
-    } else if *wire == Wire::OPENAI_RESPONSES {
-        responses_row(model)
-    } else if *wire == Wire::GEMINI && path.contains("/projects/") {
-        "vertex"
-    } else {
-        ""
-    };
-    let named = catalog.provider(name).filter(|row| row.wire == *wire);
-    let found = named.or_else(|| catalog.default_provider(wire));
+    let is_vertex = *wire == Wire::GEMINI && path.contains("/projects/");
+    let vertex = catalog.provider("vertex").filter(|_| is_vertex);
+    let found = vertex.or_else(|| catalog.provider_of(wire, model));
     // A catalog without any row of a wire still has the wire: nothing is known of its endpoint.
     found.unwrap_or_else(|| {
         Arc::new(Provider {
@@ -160,43 +152,6 @@ pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Ar
             dialect: throughline_core::Dialect::default(),
         })
     })
-}
-
-fn chat_row(model: &str) -> &'static str {
-    let begins = |starts: &[&str]| starts.iter().any(|start| model.starts_with(start));
-    if model.contains('/') {
-        "openrouter"
-    } else if model.starts_with("gpt-oss") {
-        "compatible"
-    } else if begins(&["gpt", "o1", "o3", "o4", "chatgpt", "codex"]) {
-        "openai-chat"
-    } else if begins(&["grok"]) {
-        "xai-chat"
-    } else if begins(&["deepseek"]) {
-        "deepseek"
-    } else if begins(&["kimi", "moonshot"]) {
-        "moonshot"
-    } else if begins(&["mistral", "magistral", "ministral", "devstral", "codestral", "pixtral"]) {
-        "mistral"
-    } else if begins(&["glm"]) {
-        "zai"
-    } else if begins(&["MiniMax", "minimax"]) {
-        "minimax"
-    } else if begins(&["qwen", "qwq", "qvq"]) {
-        "qwen"
-    } else {
-        "compatible"
-    }
-}
-
-fn responses_row(model: &str) -> &'static str {
-    if model.starts_with("grok") {
-        "xai"
-    } else if model.starts_with("deepseek") {
-        "deepseek-responses"
-    } else {
-        "openai"
-    }
 }
 
 /// A path's part with its `%3A`s undone. What is not text then is left as it was.

@@ -114,7 +114,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     throughline explain anthropic/tool-loop-needs-thinking\n  \
-    throughline explain first-call-needs-signature\n\n\
+    throughline explain details-fragmented\n\n\
     `throughline rules` lists them all.")]
 pub(crate) struct Explain {
     /// The rule's name, with or without what stands before the slash

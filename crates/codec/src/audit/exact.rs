@@ -7,9 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use throughline_core::{Body, Call, Item, Role, Target, ThoughtKind, Tree};
+use throughline_core::{Body, Call, Item, Role, Target, Tree};
 
 use crate::audit::compare::{Change, ChangeKind, Comparison, Issued};
+use crate::audit::likeness::{
+    Likeness, id_key, is_same_element, is_same_id, is_same_kind, is_same_part, part_key,
+};
 use crate::audit::{Prior, Transcript, prefix_of};
 use crate::edit::place_in;
 use crate::{Asked, CodecError};
@@ -142,9 +145,13 @@ impl<'a, 'p> Search<'a, 'p> {
                 match likely.or_else(|| givers.iter().find(free)).copied() {
                     Some(number) => self.join(at, number),
                     None => {
-                        let issued = givers.first().and_then(|number| self.given.get(*number));
-                        let issued = issued.map(|given| given.issued(None));
-                        self.report(ChangeKind::Duplicated, Some(at), Some(seal_number), issued);
+                        let given = givers.first().and_then(|number| self.given.get(*number));
+                        let issued = given.map(|given| given.issued(None));
+                        // What would not be read once is not read twice either.
+                        let mut seals = given.into_iter().flat_map(|given| &given.item.seals);
+                        let refused = seals.find_map(|seal| seal.open_for(self.target, None).err());
+                        let kind = refused.map_or(ChangeKind::Duplicated, ChangeKind::Foreign);
+                        self.report(kind, Some(at), Some(seal_number), issued);
                     }
                 }
             }
@@ -153,7 +160,10 @@ impl<'a, 'p> Search<'a, 'p> {
 
     /// Finds what came back without its seal, or with another one.
     fn match_the_rest(&mut self) {
-        for likeness in [is_same_element as fn(&Item, &Item) -> bool, is_same_id, is_same_part] {
+        let by_element = Likeness { key: id_key, is_like: is_same_element };
+        let by_id = Likeness { key: id_key, is_like: is_same_id };
+        let by_part = Likeness { key: part_key, is_like: is_same_part };
+        for likeness in [by_element, by_id, by_part] {
             self.match_by(likeness);
         }
         // What stands where the next thing issued should stand, and is of its kind, is that thing, altered.
@@ -164,8 +174,12 @@ impl<'a, 'p> Search<'a, 'p> {
                 continue;
             }
             let Some(item) = self.call.items.get(at).filter(|item| counts(item)) else { continue };
-            let next = self.given.iter().enumerate().skip(expected).find(|(_, given)| {
-                given.counts() && given.found.is_none() && is_same_kind(given.item, item)
+            let next = self.given.iter().enumerate().skip(expected).find(|(number, given)| {
+                given.counts()
+                    && given.found.is_none()
+                    && is_same_kind(given.item, item)
+                    // Only an answer of which something came back can have come back altered.
+                    && self.answer_of(*number).any(|(_, other)| other.found.is_some())
             });
             let carries =
                 |item: &Item| !item.seals.is_empty() || matches!(item.body, Body::Thought(_));
@@ -180,17 +194,32 @@ impl<'a, 'p> Search<'a, 'p> {
         }
     }
 
-    fn match_by(&mut self, is_like: fn(&Item, &Item) -> bool) {
+    fn match_by(&mut self, likeness: Likeness) {
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (number, given) in self.given.iter().enumerate() {
+            if let Some(key) = (likeness.key)(given.item).filter(|_| given.found.is_none()) {
+                places.entry(key).or_default().push(number);
+            }
+        }
         let mut from = 0;
         for at in 0..self.call.items.len() {
             let Some(item) = self.call.items.get(at) else { continue };
             if item.role != Role::Assistant || self.known.get(at).is_some_and(Option::is_some) {
                 continue;
             }
-            let fits = |given: &Given<'p>| given.found.is_none() && is_like(given.item, item);
+            let Some(numbers) = (likeness.key)(item).and_then(|key| places.get(&key)) else {
+                continue;
+            };
+            let fits = |number: &&usize| {
+                let given = self.given.get(**number);
+                given.is_some_and(|given| {
+                    given.found.is_none() && (likeness.is_like)(given.item, item)
+                })
+            };
             // In order where possible: equal texts were said more than once.
-            let later = self.given.iter().skip(from).position(fits).map(|found| found + from);
-            if let Some(number) = later.or_else(|| self.given.iter().position(fits)) {
+            let later = numbers.partition_point(|number| *number < from);
+            let later = numbers.get(later..).unwrap_or_default().iter().find(fits);
+            if let Some(number) = later.or_else(|| numbers.iter().find(fits)).copied() {
                 self.join(at, number);
                 from = number + 1;
             }
@@ -471,80 +500,6 @@ impl<'a, 'p> Search<'a, 'p> {
         let range = inner.root().at(&seal.attached.at)?.range();
         Some(base + range.start..base + range.end)
     }
-}
-
-/// Whether both have the same id and are the same kind of thought: a summary and the blob behind it may share one id.
-fn is_same_element(was: &Item, is: &Item) -> bool {
-    is_same_id(was, is) && thought_kind(was) == thought_kind(is)
-}
-
-/// Whether both have the same id of the wire's.
-fn is_same_id(was: &Item, is: &Item) -> bool {
-    let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
-    let call_id = |item: &Item| match &item.body {
-        Body::Call(call) => call.wire_id.clone(),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Thought(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    };
-    is_same_kind(was, is)
-        && (id(was).is_some() && id(was) == id(is)
-            || call_id(was).is_some() && call_id(was) == call_id(is))
-}
-
-fn thought_kind(item: &Item) -> Option<ThoughtKind> {
-    match &item.body {
-        Body::Thought(thought) => Some(thought.kind),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    }
-}
-
-/// Whether both say the same.
-fn is_same_part(was: &Item, is: &Item) -> bool {
-    match (&was.body, &is.body) {
-        (Body::Text(was), Body::Text(is)) => was == is,
-        (Body::Thought(was), Body::Thought(is)) => {
-            was.content == is.content && !was.content.is_empty()
-        }
-        (Body::Call(was), Body::Call(is)) => {
-            // A wire that names no calls leaves it to the client to do so.
-            was.name == is.name
-                && match (&was.wire_id, &is.wire_id) {
-                    (Some(was), Some(is)) => was == is,
-                    (Some(_) | None, _) => was.args.says_the_same_as(&is.args),
-                }
-        }
-        (Body::Hosted(was), Body::Hosted(is)) => was == is,
-        (Body::Compaction, Body::Compaction) => true,
-        (
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown,
-            _,
-        ) => false,
-    }
-}
-
-fn is_same_kind(was: &Item, is: &Item) -> bool {
-    std::mem::discriminant(&was.body) == std::mem::discriminant(&is.body)
 }
 
 /// Whether a text is a thought said aloud: the thought itself, or the thought in tags or quotes of some kind.
