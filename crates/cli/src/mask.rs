@@ -70,7 +70,7 @@ pub(crate) fn without_long_words(text: &str) -> String {
         if word.len() < LONG || before.ends_with("://") || word.contains("//") {
             shown.push_str(word);
         } else {
-            shown.push_str(&format!("‹{}›", size(word.len())));
+            shown.extend(["‹", &size(word.len()), "›"]);
         }
         rest = after;
     }

@@ -70,7 +70,8 @@ pub(crate) fn wrap(
     body.push(b']');
     let earlier = earlier.and_then(|body| Tree::parse(body.clone()).ok());
     for (name, value) in earlier.iter().flat_map(|tree| tree.root().members()) {
-        if !name.is(conversation_of(codec)) && !(name.is("model") && model.is_some()) {
+        let is_said_anew = name.is(conversation_of(codec)) || (name.is("model") && model.is_some());
+        if !is_said_anew {
             body.push(b',');
             body.extend_from_slice(name.raw());
             body.push(b':');

@@ -63,10 +63,10 @@ impl Subject {
         let mut earlier = None;
         for file in &about.prior {
             let input = Input::read(file)?;
-            let is_request = |kind: &Kind| {
+            let is_request = |kind: Kind| {
                 kind.document == Document::Request && kind.codec.wire() == codec.wire()
             };
-            if input.kind_on(&codec.wire()).ok().filter(is_request).is_some() {
+            if input.kind_on(&codec.wire()).is_ok_and(is_request) {
                 earlier = Some(input.bytes);
             }
         }
