@@ -88,8 +88,8 @@ fn one(name: &str, source: &Source<'_>, finding: &Finding, is_new: bool, width: 
     push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
     let mut footer = |word: &str, text: &str| {
         let indent = digits + word.width() + 5;
-        // An address is not broken: nobody could follow it.
-        let is_address = text.contains("://");
+        // An address is not broken: nobody could follow it. In a sentence it is a word among others.
+        let is_address = text.contains("://") && text.split_whitespace().count() <= 2;
         let room = if is_address { usize::MAX } else { width.saturating_sub(indent) };
         let lines = wrapped(&plain(text), room).join(&format!("\n{:indent$}", ""));
         let word = format!("{word}:").bold().to_string();

@@ -40,7 +40,7 @@ fn compare(step: &[Content<'_>], answers: &[Content<'_>], findings: &mut Finding
     }
     let (unanswered, uncalled) = unmatched(&calls, &given);
     let (calls_word, given_word) = (counted(calls.len(), "call"), counted(given.len(), "answer"));
-    let message = format!("this step makes {calls_word}, and {given_word} follow");
+    let message = format!("this step makes {calls_word}, and has {given_word} behind it");
     let Some(place) = step.last() else { return };
     let edits: Vec<Edit> =
         removed(step, &unanswered).into_iter().chain(removed(answers, &uncalled)).collect();
