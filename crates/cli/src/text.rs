@@ -87,7 +87,12 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         let mut rest: &str = &line;
         while let Some(limit) = overflow(rest, width) {
             let fitting = rest.get(..limit).unwrap_or(rest);
-            let end = fitting.rfind(' ').filter(|end| *end > limit / 2).unwrap_or(limit);
+            // A word that fits on a line of its own is not broken, however early the line then ends.
+            let is_border = |end: &usize| {
+                let next = rest.get(end + 1..).unwrap_or_default();
+                *end > limit / 2 || (*end > 0 && next.find(' ').unwrap_or(next.len()) <= limit)
+            };
+            let end = fitting.rfind(' ').filter(is_border).unwrap_or(limit);
             let (head, tail) = rest.split_at(end);
             lines.push(head.trim_end().to_owned());
             rest = tail.trim_start_matches(' ');
