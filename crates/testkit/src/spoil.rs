@@ -146,11 +146,12 @@ operators! {
     });
     "edit sealed text" on Seal => |_, request, place, _| on_seal(request, place, |parent, _| edit_text(parent));
     "swap two seals" on Seal => |_, request, a, dice| {
-        let places = seals(request);
-        let Some(b) = dice.pick(&places) else { return false };
         let read = |request: &Value, place: &Place| request.pointer(&place.pointer()).cloned().unwrap();
-        let (first, second) = (read(request, a), read(request, b));
-        if first == second || a.key != b.key { return false }
+        let first = read(request, a);
+        let mut others = seals(request);
+        others.retain(|other| other.key == a.key && read(request, other) != first);
+        let Some(b) = dice.pick(&others) else { return false };
+        let second = read(request, b);
         *request.pointer_mut(&a.pointer()).unwrap() = second;
         *request.pointer_mut(&b.pointer()).unwrap() = first;
         true
@@ -163,18 +164,7 @@ operators! {
         });
         moved && on_seal(request, place, |parent, key| object(parent).shift_remove(key).is_some())
     };
-    "merge sealed parts" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
-        let (Some(first), Some(second)) = (text_of(&list[at]), list.get(at + 1).and_then(text_of)) else { return false };
-        let is_thought = |part: &Value| part["type"] == "thinking" || part.get("reasoningContent").is_some();
-        if !is_thought(&list[at]) || !is_thought(&list[at + 1]) { return false }
-        let merged = json!(first + &second);
-        match list[at + 1].pointer_mut("/reasoningContent/reasoningText/text") {
-            Some(text) => *text = merged,
-            None => list[at + 1]["thinking"] = merged,
-        }
-        list.remove(at);
-        true
-    });
+    "merge sealed parts" on Seal => |shape, request, place, _| on_part(shape, request, place, merge_with_neighbour);
     "drop sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
         // A call would leave its result behind, which is another operator.
         if is_call(&list[at]) { return false }
@@ -203,6 +193,14 @@ operators! {
         };
         true
     });
+    "drop follower" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+        if shape != Shape::Responses || at + 1 >= list.len() { return false }
+        let follower = list.remove(at + 1);
+        // The output of a call that is gone would be another operator.
+        list.retain(|item| !is_result(item) || item["call_id"] != follower["call_id"]);
+        true
+    });
+    "drop a call" on Request => |shape, request, _, dice| drop_call(shape, request, dice);
     "drop a result" on Request => |shape, request, _, dice| {
         let messages = shape.messages(request);
         let results: Vec<usize> = (0..messages.len()).filter(|at| is_result(&messages[*at])).collect();
@@ -243,16 +241,28 @@ operators! {
             };
             true
         }
-        _ => false,
+        Some(_) => false,
+        None => {
+            let first = shape.messages(request).first_mut();
+            first.filter(|first| first["role"] == "system").is_some_and(|system| {
+                system["content"] = json!("Be long-winded.");
+                true
+            })
+        }
     };
     "edit a tool" on Request => |shape, request, _, _| {
-        let place = match shape {
-            Shape::Anthropic | Shape::Responses => "/tools/0/description",
-            Shape::Converse => "/toolConfig/tools/0/toolSpec/description",
-            Shape::Chat => "/tools/0/function/description",
-            Shape::Gemini => "/tools/0/functionDeclarations/0/description",
+        let tool = match shape {
+            Shape::Anthropic | Shape::Responses => "/tools/0",
+            Shape::Converse => "/toolConfig/tools/0/toolSpec",
+            Shape::Chat => "/tools/0/function",
+            Shape::Gemini => "/tools/0/functionDeclarations/0",
         };
-        request.pointer_mut(place).is_some_and(|text| { *text = json!("Looks it up, quickly."); true })
+        let tool = request.pointer_mut(tool).and_then(Value::as_object_mut);
+        // A tool that the provider brings has no description to edit.
+        tool.filter(|tool| shape == Shape::Converse || tool.contains_key("description")).is_some_and(|tool| {
+            tool.insert("description".to_owned(), json!("Looks it up, quickly."));
+            true
+        })
     };
     "edit first question" on Request => |shape, request, _, _| {
         let messages = shape.messages(request);
@@ -399,6 +409,8 @@ fn on_part(
     let depth = match shape {
         Shape::Anthropic | Shape::Converse | Shape::Gemini => 4,
         Shape::Responses => 2,
+        // What chat has of parts is the list of a router's details.
+        Shape::Chat if place.parent.contains("/reasoning_details/") => 4,
         Shape::Chat => return false,
     };
     let part = place.parent.split('/').take(depth + 1).collect::<Vec<_>>().join("/");
@@ -414,12 +426,62 @@ fn edit_text(parent: &mut Value) -> bool {
             return true;
         }
     }
-    false
+    let summary = parent.pointer_mut("/summary/0/text");
+    summary.is_some_and(|text| {
+        *text = json!("Something else was thought.");
+        true
+    })
 }
 
+/// Where a part of any wire says what it says.
+const TEXTS: [&str; 4] =
+    ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
+
 fn text_of(part: &Value) -> Option<String> {
-    let places = ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
-    places.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))
+    TEXTS.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))
+}
+
+/// Makes one part, with its seal, of it and the part behind it, or else the one before it.
+fn merge_with_neighbour(list: &mut Vec<Value>, at: usize) -> bool {
+    let text_at = |at: usize| list.get(at).filter(|part| !is_call(part)).and_then(text_of);
+    let (Some(own), behind) = (text_at(at), text_at(at + 1)) else { return false };
+    let (other, merged) = match (behind, at.checked_sub(1).and_then(text_at)) {
+        (Some(behind), _) => (at + 1, own + &behind),
+        (None, Some(before)) => (at - 1, before + &own),
+        (None, None) => return false,
+    };
+    let place = TEXTS.iter().find(|place| list[at].pointer(place).is_some());
+    *list[at].pointer_mut(place.unwrap()).unwrap() = json!(merged);
+    list.remove(other);
+    true
+}
+
+/// Takes one call out of its message, and leaves its result.
+fn drop_call(shape: Shape, request: &mut Value, dice: &mut Dice) -> bool {
+    let messages = shape.messages(request);
+    let list = shape.parts().or((shape == Shape::Chat).then_some("tool_calls"));
+    let mut calls: Vec<(usize, usize)> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        match list {
+            Some(list) => {
+                let parts = message[list].as_array().into_iter().flatten().enumerate();
+                let parts = parts.filter(|(_, part)| shape == Shape::Chat || is_call(part));
+                calls.extend(parts.map(|(part, _)| (at, part)));
+            }
+            None if is_call(message) => calls.push((at, 0)),
+            None => {}
+        }
+    }
+    let Some((at, part)) = dice.pick(&calls).copied() else { return false };
+    match list.and_then(|list| messages[at][list].as_array_mut()) {
+        Some(parts) if parts.len() > 1 => {
+            parts.remove(part);
+        }
+        Some(_) | None => {
+            messages.remove(at);
+        }
+    }
+    true
 }
 
 fn is_call(part: &Value) -> bool {

@@ -542,6 +542,18 @@ fn seals_of_another_vendor_are_refused_by_those_who_check_theirs() {
 }
 
 #[test]
+fn a_router_that_is_not_known_to_relay_is_not_known_to_refuse_seals() {
+    let sent = |parts: &str| {
+        let prior = [ASKED, &answer(&details(SIGNED))];
+        found(&looked("vercel", CLAUDE, &prior, &tool_loop(&details(parts))))
+    };
+    assert_eq!(sent(FERNET)[0], ("openrouter/foreign-details", Severity::Degrade));
+    let altered = SIGNED.replace("c2lnbmF0dXJl", "c2lnbmF0dXJF");
+    assert_eq!(sent(&altered), [("openrouter/signature-invalid", Severity::Degrade)]);
+    assert_eq!(sent(SIGNED), []);
+}
+
+#[test]
 fn gemini_wants_the_signature_of_the_first_call_only() {
     let missing = [("openrouter/first-call-needs-signature", Severity::Refuse)];
     assert_eq!(routed(GEMINI, None, &HANDLE.replace("Z2VtaW5pcyBzaWc=", "")), missing);

@@ -91,16 +91,20 @@ fn flattened(exchange: &Exchange) -> Exchange {
 
 fn flat(text: &str) -> String {
     let pairs = [
-        ("\u{2018}", "'"),
-        ("\u{2019}", "'"),
-        ("\u{201c}", "\\\""),
-        ("\u{201d}", "\\\""),
-        ("\u{2011}", "-"),
-        ("\u{2013}", "-"),
-        ("\u{2014}", "-"),
-        ("\u{2026}", "..."),
-        ("\u{202f}", " "),
-        ("\u{a0}", " "),
+        ('\u{2018}', "'"),
+        ('\u{2019}', "'"),
+        ('\u{201c}', "\\\""),
+        ('\u{201d}', "\\\""),
+        ('\u{2011}', "-"),
+        ('\u{2013}', "-"),
+        ('\u{2014}', "--"),
+        ('\u{2026}', "..."),
+        ('\u{202f}', " "),
+        ('\u{a0}', " "),
     ];
-    pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    pairs.iter().fold(text.to_owned(), |text, (from, to)| {
+        // Some clients write them as escapes.
+        let escape = format!("\\u{:04x}", u32::from(*from));
+        text.replace(*from, to).replace(&escape, to)
+    })
 }

@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Node, ReasoningFormat, Target, Vendor};
 
-use crate::audit::{Case, Finding, Findings, Rule};
+use crate::audit::{Case, Finding, Findings, Rule, Severity};
+use crate::chat::contract::rules::{FOREIGN_DETAILS, SIGNATURE_INVALID};
 use crate::chat::contract::{self, vendor_of};
 use crate::chat::decode;
 use crate::chat::slot::{self, FIELDS};
@@ -234,8 +235,22 @@ impl<'r, 'f> Report<'r, 'f> {
     pub(super) fn add(&mut self, finding: Finding) {
         if self.applies(finding.rule) {
             self.cover(&finding.range);
-            self.findings.add(finding);
+            self.findings.add(self.eased(finding));
         }
+    }
+
+    /// It is the upstream that refuses a seal: a router that is not known to hand them on is not known to refuse any.
+    fn eased(&self, finding: Finding) -> Finding {
+        let is_of_seals = [&SIGNATURE_INVALID, &FOREIGN_DETAILS]
+            .into_iter()
+            .any(|rule| std::ptr::eq(rule, finding.rule));
+        if is_of_seals
+            && finding.severity == Severity::Refuse
+            && !self.target.provider.dialect.relays
+        {
+            return finding.as_grave_as(Severity::Degrade).answered("");
+        }
+        finding
     }
 
     /// Notes that a finding speaks for this place as well.

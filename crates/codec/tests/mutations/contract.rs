@@ -1,0 +1,299 @@
+//! What the contracts of the providers say of a spoiled request: which rule refuses it, or that none may.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use throughline_core::{Contract, Mode, Target};
+use throughline_testkit::Shape;
+
+use crate::sent::Sent;
+use crate::spoiled::{NOWHERE, Spoiled};
+
+/// What the contract says of a spoiled request.
+pub(crate) enum Says {
+    /// It is refused, by one of these rules.
+    Refused(&'static [&'static str]),
+    /// It is accepted, or nothing is known to refuse it: no rule may.
+    Accepted,
+    /// Nothing is known.
+    Nothing,
+}
+
+/// The rules of a wire that carries a Claude's blocks.
+struct Claude {
+    missing: &'static [&'static str],
+    invalid: &'static [&'static str],
+    modified: &'static [&'static str],
+    dropped: &'static [&'static str],
+    unanswered: &'static [&'static str],
+    prefix: &'static [&'static str],
+    mode: &'static [&'static str],
+}
+
+const ANTHROPIC: Claude = Claude {
+    missing: &["anthropic/signature-missing"],
+    invalid: &["anthropic/signature-invalid", "anthropic/signature-missing"],
+    modified: &[
+        "anthropic/thinking-modified",
+        "anthropic/signature-invalid",
+        "anthropic/tool-loop-needs-thinking",
+    ],
+    dropped: &[
+        "anthropic/tool-loop-needs-thinking",
+        "anthropic/thinking-dropped",
+        "anthropic/thinking-modified",
+    ],
+    unanswered: &["anthropic/tool-call-unanswered"],
+    prefix: &["anthropic/prefix-changed"],
+    mode: &["anthropic/mode-not-supported"],
+};
+
+const BEDROCK: Claude = Claude {
+    missing: &["bedrock/signature-missing"],
+    invalid: &["bedrock/signature-invalid", "bedrock/signature-missing"],
+    modified: &[
+        "bedrock/thinking-modified",
+        "bedrock/signature-invalid",
+        "bedrock/tool-loop-needs-thinking",
+    ],
+    dropped: &[
+        "bedrock/tool-loop-needs-thinking",
+        "bedrock/thinking-dropped",
+        "bedrock/thinking-modified",
+    ],
+    unanswered: &["bedrock/tool-call-unanswered"],
+    prefix: &["bedrock/prefix-changed"],
+    mode: &["bedrock/mode-not-supported"],
+};
+
+impl Sent<'_> {
+    /// What the contract says of this request, spoiled so.
+    pub(crate) fn says(&self, spoiled: &Spoiled) -> Says {
+        match self.shape {
+            Shape::Anthropic => self.says_claude(spoiled, &ANTHROPIC),
+            Shape::Converse => self.says_claude(spoiled, &BEDROCK),
+            Shape::Responses => self.says_responses(spoiled),
+            Shape::Chat => self.says_chat(spoiled),
+            Shape::Gemini => self.says_gemini(spoiled),
+        }
+    }
+
+    fn says_claude(&self, spoiled: &Spoiled, rules: &Claude) -> Says {
+        let place = &spoiled.place;
+        match spoiled.operator {
+            "drop seal" | "move seal" => Says::Refused(rules.missing),
+            "blank seal" | "truncate seal" | "flip seal" | "re-encode seal" => {
+                Says::Refused(rules.invalid)
+            }
+            "edit sealed text"
+            | "merge sealed parts"
+            | "swap two seals"
+            | "duplicate sealed part"
+            | "reorder sealed part" => Says::Refused(rules.modified),
+            "drop sealed part" | "say thought aloud"
+                if self.is_in_loop(place)
+                    && self.thinking().is_some_and(|mode| mode == "enabled") =>
+            {
+                Says::Refused(rules.dropped)
+            }
+            "drop sealed part" | "say thought aloud" if !self.is_current(place) => Says::Accepted,
+            "drop a call" | "drop a result" => Says::Refused(rules.unanswered),
+            "edit system" | "edit a tool" | "edit first question" => Says::Refused(rules.prefix),
+            "change model family" if !self.is_mode_taken(&spoiled.target) => {
+                Says::Refused(rules.mode)
+            }
+            // A block that its reader may not have is dropped, and the endpoints read each other's.
+            "change account" | "change endpoint" | "change model family" => Says::Accepted,
+            _ => Says::Nothing,
+        }
+    }
+
+    /// Whether a model takes the way of thinking that is asked for.
+    fn is_mode_taken(&self, target: &Target) -> bool {
+        let mode = self.thinking().map(|mode| Mode::deserialize(mode).unwrap());
+        mode.is_none_or(|mode| target.profile.takes(mode))
+    }
+
+    fn says_responses(&self, spoiled: &Spoiled) -> Says {
+        const INVALID: Says = Says::Refused(&["openai/encrypted-content-invalid"]);
+        const WITHOUT_REASONING: Says = Says::Refused(&["openai/item-without-its-reasoning"]);
+        const WITHOUT_FOLLOWER: Says = Says::Refused(&["openai/reasoning-without-following-item"]);
+        let provider = &*self.target.provider.name;
+        match spoiled.operator {
+            "drop a call" | "drop a result" => {
+                return Says::Refused(&[
+                    "openai/tool-call-unanswered",
+                    "deepseek/calls-interrupted",
+                ]);
+            }
+            "drop ids of followers" if self.has_pairs() => return WITHOUT_FOLLOWER,
+            "change account" if provider == "openai" => return INVALID,
+            "change endpoint" if matches!(provider, "openai" | "bedrock-mantle") => return INVALID,
+            "change account" | "change endpoint" => return Says::Nothing,
+            "drop ids of followers"
+            | "edit system"
+            | "edit a tool"
+            | "edit first question"
+            | "change model family" => return Says::Accepted,
+            _ => {}
+        }
+        let place = &spoiled.place;
+        let is_openais = self.target.provider.dialect.pairs;
+        let has_id = self.part(place).get("id").is_some();
+        let is_paired = self.is_paired(Self::message(place));
+        match spoiled.operator {
+            "blank seal" | "truncate seal" | "flip seal" | "re-encode seal" => INVALID,
+            "drop seal" | "move seal" if has_id && is_openais && !self.is_stored() => {
+                Says::Refused(&["openai/item-not-found"])
+            }
+            "drop seal" if has_id => Says::Accepted,
+            "edit sealed text" => Says::Accepted,
+            "drop sealed part" | "say thought aloud" if is_paired => WITHOUT_REASONING,
+            "drop follower" if is_paired => WITHOUT_FOLLOWER,
+            "reorder sealed part" if is_paired => Says::Refused(&[
+                "openai/reasoning-without-following-item",
+                "openai/item-without-its-reasoning",
+            ]),
+            "duplicate sealed part" if has_id && self.is_stored() => {
+                Says::Refused(&["openai/item-duplicated"])
+            }
+            _ => Says::Nothing,
+        }
+    }
+
+    /// Whether the item at that place is reasoning that a stored id pairs with the item behind it.
+    fn is_paired(&self, at: usize) -> bool {
+        let has_id = |item: &&Value| item.get("id").is_some();
+        let (item, follower) = (self.messages().get(at), self.messages().get(at + 1));
+        self.is_stored()
+            && item.filter(has_id).is_some_and(|item| item["type"] == "reasoning")
+            && follower.filter(has_id).is_some_and(|item| item["type"] != "reasoning")
+    }
+
+    /// Whether there are pairs whose other half is a message or a call.
+    fn has_pairs(&self) -> bool {
+        let is_named =
+            |item: &Value| matches!(item["type"].as_str(), Some("function_call" | "message"));
+        (1..self.messages().len())
+            .any(|at| self.is_paired(at - 1) && is_named(&self.messages()[at]))
+    }
+
+    fn says_chat(&self, spoiled: &Spoiled) -> Says {
+        const INVALID: Says = Says::Refused(&[
+            "openrouter/signature-invalid",
+            "openrouter/signature-missing",
+            "openrouter/first-call-needs-signature",
+        ]);
+        let dialect = &self.target.provider.dialect;
+        match spoiled.operator {
+            "drop a call" | "drop a result" if dialect.pairs_calls => {
+                return Says::Refused(&["chat/tool-call-unanswered"]);
+            }
+            "change model family" | "change endpoint" if self.has_foreign_detail(spoiled) => {
+                return Says::Refused(&["openrouter/foreign-details"]);
+            }
+            _ if self.lacks_relayed_signature(spoiled) => {
+                return Says::Refused(&["openrouter/first-call-needs-signature"]);
+            }
+            "drop a call" | "drop a result" => return Says::Nothing,
+            _ if spoiled.place == NOWHERE => return Says::Accepted,
+            _ => {}
+        }
+        let place = &spoiled.place;
+        let detail = self.body.pointer(&place.parent).unwrap();
+        let is_claude = detail["format"] == "anthropic-claude-v1" && dialect.relays;
+        let is_detail = place.parent.contains("/reasoning_details/");
+        match spoiled.operator {
+            "drop seal" if self.demands(place) => Says::Refused(&[
+                "deepseek/reasoning-content-missing",
+                "kimi/reasoning-content-missing",
+            ]),
+            "truncate seal" | "flip seal" if is_detail && dialect.relays => INVALID,
+            "edit sealed text" if is_claude => INVALID,
+            "blank seal" | "drop seal" if is_claude && self.is_in_loop(place) => INVALID,
+            // Nobody else is known to look.
+            _ if !dialect.relays => Says::Accepted,
+            _ => Says::Nothing,
+        }
+    }
+
+    /// Whether a router would hand on a detail that another vendor sealed than that of the model, or that was sealed at
+    /// another endpoint. A Claude's signature is good wherever a Claude is.
+    fn has_foreign_detail(&self, spoiled: &Spoiled) -> bool {
+        let (from, to) = (&self.target.origin, &spoiled.target);
+        let vendor = match to.profile.name.as_str() {
+            name if name.starts_with("claude") => "anthropic",
+            name if name.starts_with("gemini") && from.endpoint == to.origin.endpoint => "google",
+            name if name.starts_with("gpt") && from.endpoint == to.origin.endpoint => "openai",
+            _ => "nobody",
+        };
+        let details =
+            self.messages().iter().filter_map(|message| message["reasoning_details"].as_array());
+        to.provider.dialect.relays
+            && details.flatten().any(|detail| {
+                let is_sealed = detail.get("data").or_else(|| detail.get("signature")).is_some();
+                is_sealed
+                    && detail["format"].as_str().is_some_and(|format| !format.starts_with(vendor))
+            })
+    }
+
+    /// Whether a router would hand a Gemini 3 a step of the current turn whose first call is not signed.
+    fn lacks_relayed_signature(&self, spoiled: &Spoiled) -> bool {
+        let target = &spoiled.target;
+        let is_demanded = target.provider.dialect.relays
+            && target.profile.name.starts_with("gemini")
+            && target.profile.contract != Contract::Stateless;
+        let is_signed = |message: &Value| {
+            let details = message["reasoning_details"].as_array().into_iter().flatten();
+            details.filter_map(|detail| detail["data"].as_str()).any(|data| !data.is_empty())
+        };
+        let mut steps = self.current_of(&spoiled.body).iter();
+        is_demanded
+            && steps.any(|message| message.get("tool_calls").is_some() && !is_signed(message))
+    }
+
+    fn says_gemini(&self, spoiled: &Spoiled) -> Says {
+        const CORRUPTED: Says = Says::Refused(&["gemini/signature-corrupted"]);
+        let is_open = || {
+            let messages = self.messages_of(&spoiled.body);
+            messages.last().is_some_and(|last| last["role"] == "model")
+        };
+        let has_level = self
+            .body
+            .pointer("/generationConfig/thinkingConfig/thinkingLevel")
+            .or_else(|| self.body.pointer("/generationConfig/thinkingConfig/thinking_level"))
+            .is_some();
+        match spoiled.operator {
+            // What Gemini is asked last may be a call without an answer.
+            "drop a result" if is_open() => Says::Nothing,
+            "drop a call" | "drop a result" => Says::Refused(&["gemini/answers-do-not-match"]),
+            "change account" | "change endpoint" => CORRUPTED,
+            _ if self.lacks_signature(spoiled) => {
+                Says::Refused(&["gemini/first-call-needs-signature"])
+            }
+            "change model family" if has_level && spoiled.target.profile.levels.is_empty() => {
+                Says::Refused(&["gemini/level-not-supported"])
+            }
+            "truncate seal" | "flip seal" => CORRUPTED,
+            "duplicate sealed part" if self.part(&spoiled.place).get("text").is_none() => {
+                Says::Nothing
+            }
+            _ => Says::Accepted,
+        }
+    }
+
+    /// Whether a step of the current turn does not sign its first call, for a model that demands it.
+    fn lacks_signature(&self, spoiled: &Spoiled) -> bool {
+        let either =
+            |part: &Value, names: [&str; 2]| names.iter().find_map(|name| part.get(name).cloned());
+        let is_unsigned = |message: &Value| {
+            let mut parts = message["parts"].as_array().into_iter().flatten();
+            let is_call = |part: &&Value| either(part, ["functionCall", "function_call"]).is_some();
+            parts.find(is_call).is_some_and(|call| {
+                let signature = either(call, ["thoughtSignature", "thought_signature"]);
+                signature.is_none_or(|signature| signature == "")
+            })
+        };
+        spoiled.target.profile.contract != Contract::Stateless
+            && self.current_of(&spoiled.body).iter().any(is_unsigned)
+    }
+}
