@@ -1,9 +1,15 @@
 //! Reading the members of a JSON document one by one, and saying clearly which of them is wrong.
 
+mod members;
+
 use std::sync::Arc;
 
 use crate::json::{Json, Node, Object};
 use crate::name::{Label, Name};
+use crate::number::Number;
+
+pub use crate::document::members::Nullable;
+pub(crate) use crate::document::members::{Member, Record, object, record};
 
 /// What is wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +51,11 @@ impl<'t> Fields<'t> {
         self.node.present(key)
     }
 
+    /// The member's value, `null` included: of a member that may be anything, `null` is a value like any other.
+    pub(crate) fn given(&self, key: &str) -> Option<Node<'t>> {
+        self.node.get(key)
+    }
+
     pub(crate) fn text(&self, key: &str) -> Result<Option<Name>, InvalidDocument> {
         self.read(key, Node::name, "must be a string")
     }
@@ -65,14 +76,55 @@ impl<'t> Fields<'t> {
         self.read(key, Node::u64, "must be a non-negative whole number")
     }
 
+    pub(crate) fn number(&self, key: &str) -> Result<Option<Number>, InvalidDocument> {
+        self.read(key, Number::of_node, "must be a number")
+    }
+
     /// One of the words of a closed list.
     pub(crate) fn word<T: Word>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
         let found = T::ALL.iter().find(|word| node.is(word.as_str()));
-        found.copied().map(Some).ok_or_else(|| {
-            let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
-            self.error(key, format!("must be one of {}", words.join(", ")))
+        found
+            .copied()
+            .map(Some)
+            .ok_or_else(|| self.error(key, format!("must be one of {}", list_of_words::<T>())))
+    }
+
+    /// The member has to say exactly that.
+    pub(crate) fn must_say(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
+        let says = self.present(key).is_some_and(|node| node.is(word));
+        if says { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
+    }
+
+    /// The strings of an array.
+    pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<Name>>, InvalidDocument> {
+        let Some(node) = self.present(key) else { return Ok(None) };
+        if !node.is_array() {
+            return Err(self.error(key, "must be an array of strings"));
+        }
+        let text = |(place, node): (usize, Node<'t>)| {
+            node.name().ok_or_else(|| self.error(&format!("{key}[{place}]"), "must be a string"))
+        };
+        node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The values of an object whose names are content, each with the path that ends in its name.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
+        let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
+        members.map(|(key, value)| {
+            let path = format!("{}[{key:?}]", self.path);
+            (key, value, path)
         })
+    }
+
+    /// Refuses a member that `known` does not name: a misspelt setting would otherwise be ignored in silence.
+    pub(crate) fn refuse_unknown(&self, known: &[&str]) -> Result<(), InvalidDocument> {
+        match self.extras(known).first() {
+            None => Ok(()),
+            Some((key, _)) => {
+                Err(self.error(key, format!("is not a setting: use {}", known.join(", "))))
+            }
+        }
     }
 
     /// The elements of an array, each with its own path.
@@ -110,6 +162,12 @@ pub(crate) trait Word: Copy + 'static {
 
     /// The word.
     fn as_str(self) -> &'static str;
+}
+
+/// The words of a closed list, for a sentence.
+pub(crate) fn list_of_words<T: Word>() -> String {
+    let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
+    words.join(", ")
 }
 
 /// Declares a closed list of documented words.

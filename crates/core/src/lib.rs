@@ -3,7 +3,8 @@
 //! Everything a provider says is an [`Item`]; reasoning is an Item whose body is a [`Thought`]; whatever is opaque in
 //! it is a [`Seal`] with an owner. A [`Call`] asks, a [`Reply`] answers, and a [`Fate`] tells what one Call did with each Item.
 //! Each document that the nouns unite has a view here, which prints that document's own JSON and reads it back:
-//! [`RawThought`], [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`].
+//! [`RawThought`], [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`], [`RunEvent`].
+//! A [`RedactionPolicy`] says what people and sinks are not shown of them.
 //! This crate does no I/O, reads no clock and knows no provider.
 
 mod call;
@@ -15,19 +16,23 @@ mod instant;
 mod item;
 pub mod json;
 mod name;
+mod number;
 mod origin;
 mod profile;
 mod reasoning;
+mod redaction;
 mod replay;
 mod reply;
+mod run_event;
 mod seal;
 mod settings;
+mod state;
 pub mod tag;
 mod thought;
 mod view;
 
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
-pub use crate::document::{InvalidDocument, Opaque};
+pub use crate::document::{InvalidDocument, Nullable, Opaque};
 pub use crate::fate::{Did, Evidence, Fate, How, Warning, Why};
 pub use crate::format::ReasoningFormat;
 pub use crate::identity::{Identifier, Identity, RawIdentity};
@@ -38,6 +43,7 @@ pub use crate::item::{
 };
 pub use crate::json::{Json, Node, Shape, SyntaxError, Tree};
 pub use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
+pub use crate::number::Number;
 pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
     Binding, Budget, CallIds, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider,
@@ -47,10 +53,26 @@ pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
     ReflectionMode, ResolvedReasoning, Section,
 };
+pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, Thoughts};
 pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};
+pub use crate::run_event::{
+    CancelledEvent, EventError, FinalAnswerEvent, GuardrailDisposition, GuardrailEvent,
+    GuardrailPhase, HandoffEvent, MetadataEvent, PlanEvent, PlanOperation, PlanSource,
+    ProgressEvent, ReflectionEvent, RunEvent, StreamEvent, SubagentEvent, SubagentMode,
+    SubagentPhase, SummarizationEvent, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
+    ToolCallPhase, UserQuestionEvent, UserQuestionEventStatus,
+};
 pub use crate::seal::{Attachment, Bound, Seal};
 pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
+pub use crate::state::{
+    MemoryFact, MemoryScope, PendingToolApproval, PendingUserQuestion, Plan, PlanStepRecord,
+    PlanStepStatus, QuestionTool, ReflectionRecord, ReflectionUsage, SmartState, SummaryFactItem,
+    SummaryIntegrityCheck, SummaryRecord, ToolApprovalResolution, ToolApprovalStatus,
+    ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
+    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem, UserQuestionOption,
+    UserQuestionResolution, UserQuestionStatus,
+};
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
 };

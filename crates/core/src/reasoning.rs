@@ -176,7 +176,7 @@ impl ReasoningConfig {
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
         let fields = Fields::of(tree.root(), "reasoning")?;
-        refuse_unknown(&fields, &CONFIG)?;
+        fields.refuse_unknown(&CONFIG)?;
         Ok(Self {
             enabled: fields.bool("enabled")?,
             level: fields.word("level")?,
@@ -221,7 +221,7 @@ impl ReasoningConfig {
 
 impl NativeConfig {
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        refuse_unknown(fields, &NATIVE)?;
+        fields.refuse_unknown(&NATIVE)?;
         let extras = fields.present("providerExtras");
         let extras = extras.map(|node| Fields::of(node, fields.path("providerExtras")));
         Ok(Self {
@@ -259,7 +259,7 @@ impl NativeConfig {
 
 impl ReflectionConfig {
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        refuse_unknown(fields, &REFLECTION)?;
+        fields.refuse_unknown(&REFLECTION)?;
         let every_n_turns = fields.count("everyNTurns");
         let every_n_turns = every_n_turns.ok().flatten().filter(|turns| *turns > 0);
         if every_n_turns.is_none() && fields.present("everyNTurns").is_some() {
@@ -317,16 +317,6 @@ impl ReflectionConfig {
             max_per_run: self.max_per_run,
             every_n_turns: self.every_n_turns.unwrap_or(1),
         })
-    }
-}
-
-/// A misspelt setting would otherwise be ignored in silence.
-fn refuse_unknown(fields: &Fields<'_>, known: &[&str]) -> Result<(), InvalidDocument> {
-    match fields.extras(known).first() {
-        None => Ok(()),
-        Some((key, _)) => {
-            Err(fields.error(key, format!("is not a setting: use {}", known.join(", "))))
-        }
     }
 }
 

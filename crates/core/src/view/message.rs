@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::document::{Fields, InvalidDocument, Opaque, words, write_extras};
+use crate::document::{Fields, InvalidDocument, Opaque, Record, words, write_extras};
 use crate::json::{self, Json, Node, Object};
 use crate::name::Name;
 
@@ -110,7 +110,17 @@ impl Message {
     /// Reads the document. JSON `null` means absent.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "LLMMessage")?;
+        Self::read(&Fields::of(tree.root(), "LLMMessage")?)
+    }
+
+    /// The document, in camelCase. What is absent is left out, except `toolCalls` on assistant messages.
+    pub fn json(&self) -> Json {
+        json::object(|out| self.write(out))
+    }
+}
+
+impl Record for Message {
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
         let role = fields.word("role")?.ok_or_else(|| {
             fields.error("role", "is missing: it must be one of system, user, assistant, tool")
         })?;
@@ -137,31 +147,28 @@ impl Message {
         })
     }
 
-    /// The document, in camelCase. What is absent is left out, except `toolCalls` on assistant messages.
-    pub fn json(&self) -> Json {
-        json::object(|out| {
-            out.string("role", self.role.as_str()).string("content", &self.content);
-            if self.ephemeral {
-                out.bool("ephemeral", true);
-            }
-            if !self.thinking_blocks.is_empty() {
-                out.array("thinkingBlocks", |list| {
-                    for block in &self.thinking_blocks {
-                        list.object(|out| block.write(out));
-                    }
-                });
-            }
-            if self.role == MessageRole::Assistant {
-                out.array("toolCalls", |list| {
-                    for call in &self.tool_calls {
-                        list.object(|out| call.write(out));
-                    }
-                });
-            }
-            out.maybe_string("toolCallId", self.tool_call_id.as_deref());
-            out.maybe_string("toolName", self.tool_name.as_deref());
-            write_extras(out, &self.extras, &MESSAGE);
-        })
+    fn write(&self, out: &mut Object<'_>) {
+        out.string("role", self.role.as_str()).string("content", &self.content);
+        if self.ephemeral {
+            out.bool("ephemeral", true);
+        }
+        if !self.thinking_blocks.is_empty() {
+            out.array("thinkingBlocks", |list| {
+                for block in &self.thinking_blocks {
+                    list.object(|out| block.write(out));
+                }
+            });
+        }
+        if self.role == MessageRole::Assistant {
+            out.array("toolCalls", |list| {
+                for call in &self.tool_calls {
+                    list.object(|out| call.write(out));
+                }
+            });
+        }
+        out.maybe_string("toolCallId", self.tool_call_id.as_deref());
+        out.maybe_string("toolName", self.tool_name.as_deref());
+        write_extras(out, &self.extras, &MESSAGE);
     }
 }
 

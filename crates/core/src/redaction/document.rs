@@ -1,0 +1,91 @@
+//! The policy as a document.
+
+use crate::document::{Fields, InvalidDocument};
+use crate::json::{self, Json, Object};
+use crate::name::Name;
+use crate::redaction::{Pattern, RedactionPolicy};
+
+const POLICY: [&str; 7] = [
+    "keys",
+    "patterns",
+    "fields",
+    "emitPatterns",
+    "thinkingPatterns",
+    "secretPatterns",
+    "builtInSecrets",
+];
+
+impl RedactionPolicy {
+    /// Reads and checks the policy. A key that is no setting is an error, and so is a pattern that does not compile. The built-in
+    /// secrets are looked for unless `builtInSecrets` is `false`.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        let fields = Fields::of(tree.root(), "RedactionPolicy")?;
+        fields.refuse_unknown(&POLICY)?;
+        Ok(Self {
+            keys: fields.texts("keys")?.unwrap_or_default(),
+            patterns: patterns(&fields, "patterns")?,
+            fields: paths(&fields)?,
+            emit_patterns: patterns(&fields, "emitPatterns")?,
+            thinking_patterns: patterns(&fields, "thinkingPatterns")?,
+            secret_patterns: patterns(&fields, "secretPatterns")?,
+            built_in_secrets: fields.bool("builtInSecrets")?.unwrap_or(true),
+        })
+    }
+
+    /// The document. What is empty is left out, and so is what is as usual.
+    pub fn json(&self) -> Json {
+        json::object(|out| {
+            write_texts(out, "keys", self.keys.iter().map(|key| &**key));
+            write_patterns(out, "patterns", &self.patterns);
+            if !self.fields.is_empty() {
+                out.object("fields", |out| {
+                    for (key, paths) in &self.fields {
+                        out.array(key, |list| {
+                            for path in paths {
+                                list.string(path);
+                            }
+                        });
+                    }
+                });
+            }
+            write_patterns(out, "emitPatterns", &self.emit_patterns);
+            write_patterns(out, "thinkingPatterns", &self.thinking_patterns);
+            write_patterns(out, "secretPatterns", &self.secret_patterns);
+            if !self.built_in_secrets {
+                out.bool("builtInSecrets", false);
+            }
+        })
+    }
+}
+
+fn patterns(fields: &Fields<'_>, key: &str) -> Result<Vec<Pattern>, InvalidDocument> {
+    let texts = fields.texts(key)?.unwrap_or_default();
+    let compiled = texts.iter().enumerate().map(|(place, text)| {
+        Pattern::new(text)
+            .map_err(|error| fields.error(&format!("{key}[{place}]"), format!("is wrong: {error}")))
+    });
+    compiled.collect()
+}
+
+fn paths(fields: &Fields<'_>) -> Result<Vec<(Name, Vec<Name>)>, InvalidDocument> {
+    let Some(node) = fields.present("fields") else { return Ok(Vec::new()) };
+    let inner = Fields::of(node, fields.path("fields"))?;
+    let names = inner.entries().map(|(key, _, _)| key);
+    names.map(|key| Ok((key.clone(), inner.texts(&key)?.unwrap_or_default()))).collect()
+}
+
+fn write_texts<'t>(out: &mut Object<'_>, key: &str, texts: impl Iterator<Item = &'t str>) {
+    let mut texts = texts.peekable();
+    if texts.peek().is_some() {
+        out.array(key, |list| {
+            for text in texts {
+                list.string(text);
+            }
+        });
+    }
+}
+
+fn write_patterns(out: &mut Object<'_>, key: &str, patterns: &[Pattern]) {
+    write_texts(out, key, patterns.iter().map(Pattern::as_str));
+}

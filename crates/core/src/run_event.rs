@@ -1,0 +1,135 @@
+//! What a run tells while it goes on: one event for each thing that happened.
+//!
+//! Each event is an object with a `type`. An event of a type that nobody knows is kept raw. What came from another agent's run
+//! says so in members that no event declares (`subagentId`, `subagentName`, `delegatedTo`); they are kept like any other.
+
+mod events;
+
+pub use crate::run_event::events::{
+    CancelledEvent, EventError, FinalAnswerEvent, GuardrailDisposition, GuardrailEvent,
+    GuardrailPhase, HandoffEvent, MetadataEvent, PlanEvent, PlanOperation, PlanSource,
+    ProgressEvent, ReflectionEvent, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase,
+    SummarizationEvent, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase,
+    UserQuestionEvent, UserQuestionEventStatus,
+};
+
+use std::borrow::Cow;
+
+use crate::document::{Fields, InvalidDocument, Record};
+use crate::json::Json;
+
+/// One thing that happened in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEvent {
+    /// A tool began, answered, failed or was left out.
+    ToolCall(ToolCallEvent),
+    /// A tool call waits for a person, or the person decided.
+    ToolApproval(ToolApprovalEvent),
+    /// The model asked a person, or the person answered.
+    UserQuestion(UserQuestionEvent),
+    /// The plan was read or changed.
+    Plan(PlanEvent),
+    /// Older messages were summarised.
+    Summarization(Box<SummarizationEvent>),
+    /// The agent answered.
+    FinalAnswer(FinalAnswerEvent),
+    /// What the run cost, and which limits it has.
+    Metadata(MetadataEvent),
+    /// Another agent goes on.
+    Handoff(HandoffEvent),
+    /// A guardrail objected.
+    Guardrail(GuardrailEvent),
+    /// How far the run is.
+    Progress(ProgressEvent),
+    /// A piece of text that the model is writing.
+    Stream(StreamEvent),
+    /// The run was stopped.
+    Cancelled(CancelledEvent),
+    /// An agent that works for this one began, answered, failed or paused.
+    Subagent(SubagentEvent),
+    /// The agent noted something.
+    Reflection(ReflectionEvent),
+    /// An event of another type, verbatim.
+    Unknown(Json),
+}
+
+impl RunEvent {
+    /// Reads the document: an object with a `type`. What is wrong with an event of a known type is an error; what is unknown
+    /// is kept.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        let kind = Fields::of(tree.root(), "RunEvent")?.required_text("type")?;
+        let fields = |name: &str| Fields::of(tree.root(), name);
+        Ok(match &*kind {
+            ToolCallEvent::TYPE => Self::ToolCall(Record::read(&fields("ToolCallEvent")?)?),
+            ToolApprovalEvent::TYPE => {
+                Self::ToolApproval(Record::read(&fields("ToolApprovalEvent")?)?)
+            }
+            UserQuestionEvent::TYPE => {
+                Self::UserQuestion(Record::read(&fields("UserQuestionEvent")?)?)
+            }
+            PlanEvent::TYPE => Self::Plan(Record::read(&fields("PlanEvent")?)?),
+            SummarizationEvent::TYPE => {
+                Self::Summarization(Box::new(Record::read(&fields("SummarizationEvent")?)?))
+            }
+            FinalAnswerEvent::TYPE => {
+                Self::FinalAnswer(Record::read(&fields("FinalAnswerEvent")?)?)
+            }
+            MetadataEvent::TYPE => Self::Metadata(Record::read(&fields("MetadataEvent")?)?),
+            HandoffEvent::TYPE => Self::Handoff(Record::read(&fields("HandoffEvent")?)?),
+            GuardrailEvent::TYPE => Self::Guardrail(Record::read(&fields("GuardrailEvent")?)?),
+            ProgressEvent::TYPE => Self::Progress(Record::read(&fields("ProgressEvent")?)?),
+            StreamEvent::TYPE => Self::Stream(Record::read(&fields("StreamEvent")?)?),
+            CancelledEvent::TYPE => Self::Cancelled(Record::read(&fields("CancelledEvent")?)?),
+            SubagentEvent::TYPE => Self::Subagent(Record::read(&fields("SubagentEvent")?)?),
+            ReflectionEvent::TYPE => Self::Reflection(Record::read(&fields("ReflectionEvent")?)?),
+            _ => Self::Unknown(document.clone()),
+        })
+    }
+
+    /// The document.
+    pub fn json(&self) -> Json {
+        match self {
+            Self::ToolCall(event) => event.json(),
+            Self::ToolApproval(event) => event.json(),
+            Self::UserQuestion(event) => event.json(),
+            Self::Plan(event) => event.json(),
+            Self::Summarization(event) => event.json(),
+            Self::FinalAnswer(event) => event.json(),
+            Self::Metadata(event) => event.json(),
+            Self::Handoff(event) => event.json(),
+            Self::Guardrail(event) => event.json(),
+            Self::Progress(event) => event.json(),
+            Self::Stream(event) => event.json(),
+            Self::Cancelled(event) => event.json(),
+            Self::Subagent(event) => event.json(),
+            Self::Reflection(event) => event.json(),
+            Self::Unknown(event) => event.clone(),
+        }
+    }
+
+    /// The event's `type`, by which sinks choose and policies redact.
+    pub fn name(&self) -> Cow<'static, str> {
+        let name = match self {
+            Self::ToolCall(_) => ToolCallEvent::TYPE,
+            Self::ToolApproval(_) => ToolApprovalEvent::TYPE,
+            Self::UserQuestion(_) => UserQuestionEvent::TYPE,
+            Self::Plan(_) => PlanEvent::TYPE,
+            Self::Summarization(_) => SummarizationEvent::TYPE,
+            Self::FinalAnswer(_) => FinalAnswerEvent::TYPE,
+            Self::Metadata(_) => MetadataEvent::TYPE,
+            Self::Handoff(_) => HandoffEvent::TYPE,
+            Self::Guardrail(_) => GuardrailEvent::TYPE,
+            Self::Progress(_) => ProgressEvent::TYPE,
+            Self::Stream(_) => StreamEvent::TYPE,
+            Self::Cancelled(_) => CancelledEvent::TYPE,
+            Self::Subagent(_) => SubagentEvent::TYPE,
+            Self::Reflection(_) => ReflectionEvent::TYPE,
+            Self::Unknown(event) => {
+                let name = event.tree().root().text_of("type").map(Cow::into_owned);
+                return name.unwrap_or_default().into();
+            }
+        };
+        name.into()
+    }
+}

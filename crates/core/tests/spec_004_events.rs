@@ -1,0 +1,146 @@
+//! Document 004, the events of a run: their JSON in and out, and what becomes of events that nobody knows.
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
+
+use throughline_core::{Json, PlanEvent, PlanSource, ReflectionEvent, RunEvent, UserQuestionEvent};
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    RunEvent::parse(&json(text)).unwrap_err().to_string()
+}
+
+const PLAN: &str = r#"{"type":"plan","source":"manage_todo_list","operation":"update","todoList":[{"id":1,"step":"look","owner":"agent","exitCriteria":"seen","status":"completed"}],"version":4,"adherenceScore":1}"#;
+const REFLECTION: &str = r#"{"type":"reflection","id":"r1","turn":2,"text":"Better ask.","trigger":"on_branch","durationMs":12,"usage":{"inputTokens":1,"reasoningTokens":2},"toolCallIds":["c1","c2"]}"#;
+const QUESTION: &str = r#"{"type":"user_question","status":"answered","id":"q1","toolCallId":"c1","questions":[{"question":"Why?"}],"answers":{"Why?":{"values":["so"]}},"answeredBy":"Ada","allowFreeText":false}"#;
+
+/// Each type of event, with every member and with as few as it takes.
+const EVENTS: [(&str, &str, &str); 14] = [
+    ("plan", PLAN, r#"{"type":"plan","source":"system"}"#),
+    ("reflection", REFLECTION, r#"{"type":"reflection","id":"r1","turn":0,"text":""}"#),
+    (
+        "user_question",
+        QUESTION,
+        r#"{"type":"user_question","status":"pending","id":"q1","toolCallId":"c1"}"#,
+    ),
+    (
+        "tool_call",
+        r#"{"type":"tool_call","phase":"success","name":"t","id":"c1","args":{"a": 1},"result":null,"error":{"message":"no","code":1},"durationMs":0.25}"#,
+        r#"{"type":"tool_call","phase":"skipped","name":"t"}"#,
+    ),
+    (
+        "tool_approval",
+        r#"{"type":"tool_approval","status":"rejected","id":"a1","toolName":"t","toolCallId":"c1","args":[],"decidedBy":"Ada","comment":"no"}"#,
+        r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"t"}"#,
+    ),
+    (
+        "summarization",
+        r#"{"type":"summarization","summary":"…","messagesCompressed":1,"inputTokens":2,"outputTokens":3,"cachedInputTokens":4,"totalTokens":5,"durationMs":6,"previousSummary":"","tokenCountBefore":7,"tokenCountAfter":8,"archivedCount":9,"structuredSummary":{"rawSummary":"…"},"integrity":{"passed":true}}"#,
+        r#"{"type":"summarization","summary":""}"#,
+    ),
+    (
+        "finalAnswer",
+        r#"{"type":"finalAnswer","content":"Yes.","subagentId":"s1"}"#,
+        r#"{"type":"finalAnswer","content":""}"#,
+    ),
+    (
+        "metadata",
+        r#"{"type":"metadata","usage":{"input":1},"modelName":"m","limits":{"maxToolCalls":5},"limitBreached":"maxCostUsd"}"#,
+        r#"{"type":"metadata"}"#,
+    ),
+    (
+        "handoff",
+        r#"{"type":"handoff","from":"a","to":"b","toolName":"t"}"#,
+        r#"{"type":"handoff","toolName":"t"}"#,
+    ),
+    (
+        "guardrail",
+        r#"{"type":"guardrail","phase":"response","guardrailId":"g","guardrailTitle":"G","ruleId":"r","ruleTitle":"R","disposition":"warn","reason":"rude","details":{"word":"hm"}}"#,
+        r#"{"type":"guardrail","phase":"request","disposition":"block"}"#,
+    ),
+    (
+        "progress",
+        r#"{"type":"progress","stage":"s","message":"m","percent":12.5,"detail":[null]}"#,
+        r#"{"type":"progress"}"#,
+    ),
+    ("stream", r#"{"type":"stream","text":"a","isFinal":true}"#, r#"{"type":"stream","text":""}"#),
+    (
+        "cancelled",
+        r#"{"type":"cancelled","stage":"tools","reason":"enough"}"#,
+        r#"{"type":"cancelled"}"#,
+    ),
+    (
+        "subagent",
+        r#"{"type":"subagent","phase":"result","name":"n","id":"s1","mode":"registry","parentToolCallId":"c1","parallel":true,"input":"do","content":"done","error":{"message":"no"},"durationMs":3}"#,
+        r#"{"type":"subagent","phase":"start","name":"n","id":"s1","mode":"adhoc"}"#,
+    ),
+];
+
+#[test]
+fn every_event_goes_in_and_comes_out_full_and_minimal() {
+    for (name, full, minimal) in EVENTS {
+        for text in [full, minimal] {
+            let event = RunEvent::parse(&json(text)).unwrap();
+            assert_eq!(event.json().as_str(), text);
+            assert_eq!(event.name(), name);
+            assert!(!matches!(event, RunEvent::Unknown(_)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_documents_events_are_types_of_their_own() {
+    let plan = PlanEvent::parse(&json(PLAN)).unwrap();
+    assert_eq!(plan.source, PlanSource::ManageTodoList);
+    assert_eq!(RunEvent::parse(&json(PLAN)).unwrap(), RunEvent::Plan(plan));
+    assert_eq!(ReflectionEvent::parse(&json(REFLECTION)).unwrap().json().as_str(), REFLECTION);
+    assert_eq!(UserQuestionEvent::parse(&json(QUESTION)).unwrap().json().as_str(), QUESTION);
+    let error = PlanEvent::parse(&json(r#"{"source":"system"}"#)).unwrap_err();
+    assert_eq!(error.to_string(), "PlanEvent.type must be plan");
+}
+
+#[test]
+fn an_event_of_an_unknown_type_is_kept_raw() {
+    let text = r#"{"mood" : 1e2, "type":"w\u0065ather"}"#;
+    let event = RunEvent::parse(&json(text)).unwrap();
+    assert_eq!(event, RunEvent::Unknown(json(text)));
+    assert_eq!(event.json().as_str(), text);
+    assert_eq!(event.name(), "weather");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_path() {
+    let refused = [
+        ("1", "RunEvent must be an object"),
+        ("{}", "RunEvent.type is missing: it must be a string"),
+        (r#"{"type":1}"#, "RunEvent.type must be a string"),
+        (
+            r#"{"type":"plan"}"#,
+            "PlanEvent.source is missing: it must be one of manage_todo_list, system",
+        ),
+        (
+            r#"{"type":"plan","source":"system","operation":"delete"}"#,
+            "PlanEvent.operation must be one of read, write, update",
+        ),
+        (
+            r#"{"type":"plan","source":"system","todoList":[{"id":1}]}"#,
+            "PlanEvent.todoList[0].step is missing: it must be a string",
+        ),
+        (
+            r#"{"type":"tool_call","name":"t","phase":"began"}"#,
+            "ToolCallEvent.phase must be one of start, success, error, skipped",
+        ),
+        (
+            r#"{"type":"user_question","id":"q","toolCallId":"c","status":"executed"}"#,
+            "UserQuestionEvent.status must be one of pending, answered, cancelled",
+        ),
+        (
+            r#"{"type":"reflection","id":"r","turn":1,"text":"","trigger":"often"}"#,
+            "ReflectionEvent.trigger must be one of off, every_turn, after_tool, on_branch",
+        ),
+    ];
+    for (text, problem) in refused {
+        assert_eq!(refusal(text), problem);
+    }
+}
