@@ -27,6 +27,7 @@ mod run_event;
 mod seal;
 mod settings;
 mod state;
+mod store;
 pub mod tag;
 mod thought;
 mod view;
@@ -72,6 +73,11 @@ pub use crate::state::{
     ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
     UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem, UserQuestionOption,
     UserQuestionResolution, UserQuestionStatus,
+};
+pub use crate::store::{
+    Append, Asked, Batch, Boxed, Content, Fence, Fold, Folded, ForkPoint, Found, Lease, LogHead,
+    LogId, LogKind, LogOpening, NewRecord, NodeId, Pending, PendingStatus, Receipt, Record, Rewind,
+    Store, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Written, kind,
 };
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,

@@ -125,6 +125,7 @@ macro_rules! text_id {
         }
     )* };
 }
+pub(crate) use text_id;
 text_id!(ItemId, CallId);
 
 /// A BLAKE3 digest.

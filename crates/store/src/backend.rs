@@ -1,0 +1,418 @@
+//! What a database must do for us. It sees sealed bytes and digests, and no content.
+//!
+//! Both backends have the same rooms and the same tables. What they need not know is done once, above them: sealing and
+//! opening, reading through forks, forgetting, exporting, proving.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Asked, Boxed, Digest, Fence, ForkPoint, Found, Lease, LogHead, LogId, LogKind, LogOpening,
+    Name, NodeId, Pending, Receipt, Tenant,
+};
+
+use crate::chain::{Head, Link};
+use crate::manifest::{Manifest, Signer};
+
+/// A database.
+pub(crate) trait Backend: Send + Sync {
+    /// Keeps all of the batch or nothing, and answers when it is durable.
+    fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt>;
+
+    /// From now on its writer signs a manifest of the heads that moved, at least every second while it writes, and when it
+    /// closes.
+    fn sign_with(&self, signer: Arc<Signer>);
+
+    /// The log's row.
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>>;
+
+    /// The rows of several logs.
+    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> Boxed<'a, Vec<LogHead>>;
+
+    /// The log's own records in that span, in order.
+    fn rows<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, span: Span) -> Boxed<'a, Vec<Row>>;
+
+    /// The sequence number of the last own record that holds no event above `event`.
+    fn place_of_event<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        event: u64,
+    ) -> Boxed<'a, u64>;
+
+    /// The last own checkpoint at or before that sequence number whose content is still there.
+    fn checkpoint<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        at_most: u64,
+    ) -> Boxed<'a, Option<Row>>;
+
+    /// All records about something, in any log.
+    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> Boxed<'a, Vec<(LogId, u64)>>;
+
+    /// A sealed large content.
+    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<Bytes>>;
+
+    /// Waits until the log's last sequence number is above `after`, whichever process wrote it.
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()>;
+
+    /// Takes the log for `owner`, if nobody else holds it. Each taking has a higher fence.
+    fn lease<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        owner: &'a str,
+        time: Duration,
+    ) -> Boxed<'a, Lease>;
+
+    /// Holds a lease for longer, if it still runs.
+    fn renew<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+        time: Duration,
+    ) -> Boxed<'a, Lease>;
+
+    /// Gives a lease back.
+    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()>;
+
+    /// The captured turns with these keys, one answer for each.
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [SealedKey],
+    ) -> Boxed<'a, Vec<Option<Found>>>;
+
+    /// What waits for a person.
+    fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
+    -> Boxed<'a, Vec<Pending>>;
+
+    /// The records of all tenants in the order in which they were written, after that one.
+    fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;
+
+    /// Where every segment of every chain ends.
+    fn heads(&self) -> Boxed<'_, Vec<Head>>;
+
+    /// The signed manifests after that one, in the order in which they were written.
+    fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>>;
+
+    /// Who has something here.
+    fn tenants(&self) -> Boxed<'_, Vec<Tenant>>;
+
+    /// How much there is.
+    fn stats(&self) -> Boxed<'_, Stats>;
+
+    /// Salts that are wrapped under another epoch of the master key than `epoch`.
+    fn salts_not_of(&self, epoch: u32, limit: u32) -> Boxed<'_, Vec<SaltRow>>;
+
+    /// Wraps salts anew. A salt that is gone meanwhile stays gone.
+    fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()>;
+
+    /// Keeps a small value of the store's own under that name, unless there is one; gives the one that is kept.
+    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, Bytes>;
+
+    /// Replaces a small value of the store's own.
+    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()>;
+
+    /// The small values of the store's own whose names begin like that.
+    fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>>;
+
+    /// Adds an API key.
+    fn add_key(&self, key: ApiKeyRow) -> Boxed<'_, ()>;
+
+    /// The API key with that keyed hash, unless it was revoked.
+    fn key(&self, hash: Digest) -> Boxed<'_, Option<ApiKeyRow>>;
+
+    /// All API keys of the tenant.
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>>;
+
+    /// Revokes an API key; whether there was one.
+    fn revoke_key<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Boxed<'a, bool>;
+
+    /// Sees to it that no file of the database holds what was deleted.
+    fn scrub(&self) -> Boxed<'_, ()>;
+
+    /// Copies everything to an SQLite file, while others read and write. `progress` hears the share that is done.
+    fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()>;
+
+    /// Whether the database's own structure is sound; each problem as a sentence.
+    fn check(&self) -> Boxed<'_, Vec<String>>;
+
+    /// Writes what is still to be written, and closes.
+    fn close(&self) -> Boxed<'_, ()>;
+}
+
+/// Hears how much of long work is done, from 0 to 1.
+pub type Progress<'a> = &'a (dyn Fn(f64) + Send + Sync);
+
+/// A batch whose contents are sealed.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedBatch {
+    pub(crate) tenant: Tenant,
+    /// Keyed hashes of the names under which it happens once, with the names themselves for messages.
+    pub(crate) once: Vec<(Hash16, Name)>,
+    pub(crate) appends: Vec<SealedAppend>,
+    pub(crate) vault: Vec<SealedNode>,
+    pub(crate) asks: Vec<Asked>,
+    pub(crate) takes: Vec<Name>,
+    /// Contents that are destroyed with it, after everything else.
+    pub(crate) erases: Vec<Erase>,
+}
+
+/// What is added to one log.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedAppend {
+    pub(crate) log: LogId,
+    pub(crate) opening: Option<LogOpening>,
+    pub(crate) expect: Option<u64>,
+    /// Whether the writer must show a fence where the log is held. Acts of the operator need none.
+    pub(crate) guard: Guard,
+    pub(crate) records: Vec<SealedRecord>,
+    /// The first record is a rewind to there.
+    pub(crate) rewind_to: Option<u64>,
+    pub(crate) status: Option<Name>,
+}
+
+/// By what right a batch writes to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Nobody may hold the log.
+    Free,
+    /// This lease must still run.
+    Behind(Fence),
+    /// It is an act of the operator: forgetting and expiring do not wait for a lease.
+    Operator,
+}
+
+/// A record that is to be kept.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedRecord {
+    pub(crate) kind: Name,
+    /// Milliseconds; the database's clock without.
+    pub(crate) at: Option<i64>,
+    pub(crate) events: u32,
+    /// A keyed hash of what it is about.
+    pub(crate) about: Option<i64>,
+    /// How many bytes the content has, unsealed.
+    pub(crate) size: u64,
+    pub(crate) commitment: Digest,
+    /// The sealed content; of a large one, the sealed key of the blob.
+    pub(crate) content: Bytes,
+    pub(crate) salt: Salt,
+    pub(crate) blob: Option<SealedBlob>,
+}
+
+/// A salt as it is kept: wrapped under an epoch of the master key, or plain in epoch 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Salt {
+    pub(crate) epoch: u32,
+    pub(crate) bytes: Bytes,
+}
+
+/// A large content that is to be kept once.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedBlob {
+    /// A keyed hash of the content.
+    pub(crate) id: Digest,
+    pub(crate) content: Bytes,
+}
+
+/// A keyed hash of a name.
+pub(crate) type Hash16 = [u8; 16];
+
+/// A captured turn that is to be kept.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedNode {
+    pub(crate) id: NodeId,
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) keys: Vec<SealedKey>,
+    pub(crate) log: LogId,
+    pub(crate) prefix: Option<Digest>,
+}
+
+/// The keyed hash of a key of a captured turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SealedKey {
+    pub(crate) kind: KeyKind,
+    pub(crate) hash: Hash16,
+}
+
+/// What a captured turn can be found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum KeyKind {
+    Claim,
+    Id,
+    Chain,
+}
+
+impl KeyKind {
+    /// As it is kept.
+    pub(crate) fn number(self) -> i16 {
+        match self {
+            KeyKind::Claim => 1,
+            KeyKind::Id => 2,
+            KeyKind::Chain => 3,
+        }
+    }
+}
+
+/// Contents that are destroyed: their salts, their sealed bytes, and the blobs that nothing else refers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Erase {
+    pub(crate) log: LogId,
+    /// These records; all own ones without.
+    pub(crate) seqs: Option<Vec<u64>>,
+    /// As which the log and its turns are marked.
+    pub(crate) why: Erased,
+}
+
+/// Why contents are destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Erased {
+    Forgotten,
+    Expired,
+}
+
+impl Erased {
+    /// As it is kept.
+    pub(crate) fn number(self) -> i16 {
+        match self {
+            Erased::Forgotten => 1,
+            Erased::Expired => 2,
+        }
+    }
+
+    pub(crate) fn of(number: Option<i16>) -> Option<Self> {
+        match number {
+            Some(1) => Some(Erased::Forgotten),
+            Some(2) => Some(Erased::Expired),
+            Some(_) | None => None,
+        }
+    }
+
+    /// As a Fate says it.
+    pub(crate) fn why(self) -> throughline_core::Why {
+        match self {
+            Erased::Forgotten => throughline_core::Why::Forgotten,
+            Erased::Expired => throughline_core::Why::Expired,
+        }
+    }
+}
+
+/// Which records of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) after: u64,
+    pub(crate) up_to: u64,
+    pub(crate) limit: u32,
+}
+
+/// Which logs.
+#[derive(Clone, Debug)]
+pub(crate) struct Listing {
+    pub(crate) kind: Option<LogKind>,
+    /// Runs of that Thread.
+    pub(crate) of: Option<LogId>,
+    /// Forks of that Thread.
+    pub(crate) forks_of: Option<LogId>,
+    pub(crate) order: Order,
+    /// Goes on after that log, in the same order.
+    pub(crate) after: Option<LogId>,
+    pub(crate) limit: u32,
+}
+
+/// In which order logs are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The one that was written to last comes first.
+    Newest,
+    /// The one that was not written to for longest comes first.
+    Oldest,
+}
+
+/// A record as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) seq: u64,
+    pub(crate) kind: Name,
+    pub(crate) at: i64,
+    /// How many events it holds, and the last one's number.
+    pub(crate) events: u32,
+    pub(crate) last_event: Option<u64>,
+    pub(crate) about: Option<i64>,
+    pub(crate) size: u64,
+    pub(crate) commitment: Digest,
+    pub(crate) link: Link,
+    pub(crate) writer: Name,
+    pub(crate) position: u64,
+    pub(crate) blob: Option<i64>,
+    pub(crate) content: Option<Bytes>,
+    pub(crate) salt: Option<Salt>,
+    pub(crate) erased: Option<Erased>,
+}
+
+/// A record in its chain.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainRow {
+    /// Grows in the order in which records were written.
+    pub(crate) id: i64,
+    pub(crate) tenant: Tenant,
+    pub(crate) log: LogId,
+    pub(crate) row: Row,
+}
+
+/// A salt, and the record that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct SaltRow {
+    pub(crate) record: i64,
+    pub(crate) salt: Salt,
+}
+
+/// An API key, of which only a keyed hash is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiKeyRow {
+    pub(crate) tenant: Tenant,
+    pub(crate) id: Name,
+    pub(crate) label: Name,
+    pub(crate) hash: Digest,
+    pub(crate) created: i64,
+    pub(crate) revoked: Option<i64>,
+}
+
+/// How much there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Tenants.
+    pub tenants: u64,
+    /// Threads of all tenants.
+    pub threads: u64,
+    /// Runs of all tenants.
+    pub runs: u64,
+    /// Records of all logs.
+    pub records: u64,
+    /// Bytes of their contents, before sealing.
+    pub content_bytes: u64,
+    /// Large contents, kept once.
+    pub blobs: u64,
+    /// Bytes of large contents.
+    pub blob_bytes: u64,
+    /// Captured turns.
+    pub turns: u64,
+    /// What waits for a person.
+    pub pending: u64,
+    /// Segments of the chains.
+    pub segments: u64,
+    /// Signed manifests.
+    pub manifests: u64,
+    /// Bytes on the disk.
+    pub disk_bytes: u64,
+}
+
+/// Where a fork's history lies.
+pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> {
+    Some(ForkPoint { log: log?, at: at? })
+}

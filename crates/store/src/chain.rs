@@ -1,0 +1,73 @@
+//! The chain: each link is the hash of the link before it, of a commitment to the content, and of everything else that a
+//! record says about itself.
+//!
+//! A chain runs per tenant and writer. A writer is one opening of the store by one process, so no two processes share a
+//! row that each commit must change. Links are SHA-256 because PostgreSQL can compute that itself, in the same
+//! transaction that numbers the records.
+
+use sha2::{Digest as _, Sha256};
+use throughline_core::{Digest, LogId, Name, Tenant};
+
+/// The hash that ends a chain so far.
+pub(crate) type Link = Digest;
+
+/// What stands before the first link.
+pub(crate) const GENESIS: Link = [0; 32];
+
+/// Where a segment of a chain ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Whose chain it is.
+    pub tenant: Tenant,
+    /// Who writes it.
+    pub writer: Name,
+    /// How many records it has.
+    pub position: u64,
+    /// The last link.
+    pub link: Link,
+}
+
+/// What a record says about itself, besides its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header<'r> {
+    pub(crate) tenant: &'r Tenant,
+    pub(crate) log: &'r LogId,
+    pub(crate) seq: u64,
+    pub(crate) kind: &'r str,
+    pub(crate) at: i64,
+    pub(crate) events: u32,
+    pub(crate) last_event: Option<u64>,
+    pub(crate) about: Option<i64>,
+    pub(crate) size: u64,
+    pub(crate) writer: &'r str,
+    pub(crate) position: u64,
+}
+
+impl Header<'_> {
+    /// The link that this record makes. PostgreSQL computes the same: see `postgres/schema.sql`.
+    pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
+        let or_nothing = |number: Option<String>| number.unwrap_or_default();
+        let header = [
+            "throughline record 1",
+            &self.tenant.0,
+            &self.log.0,
+            &self.seq.to_string(),
+            self.kind,
+            &self.at.to_string(),
+            &self.events.to_string(),
+            &or_nothing(self.last_event.map(|event| event.to_string())),
+            &or_nothing(self.about.map(|about| about.to_string())),
+            &self.size.to_string(),
+            self.writer,
+            &self.position.to_string(),
+        ]
+        .join("\n");
+        let hash = Sha256::new().chain_update(previous).chain_update(commitment);
+        hash.chain_update(header.as_bytes()).finalize().into()
+    }
+}
+
+/// Whether a name can stand in a header: it has no line breaks or other control characters, and is not longer than 200.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control)
+}

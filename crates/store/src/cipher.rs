@@ -1,0 +1,77 @@
+//! Sealing contents: each record has a salt of its own, and from it comes the key of its content and of the commitment to
+//! it. Whoever deletes the salt has destroyed the content, wherever copies of the sealed bytes may lie.
+
+use bytes::Bytes;
+use chacha20poly1305::aead::{Aead, KeyInit};
+use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, XChaCha20Poly1305, XNonce};
+use throughline_core::{Digest, StoreError};
+use zeroize::Zeroizing;
+
+/// How long a salt is.
+pub(crate) const SALT: usize = 16;
+
+/// The secret of one record. Everything about its content comes from it.
+pub(crate) type SaltBytes = [u8; SALT];
+
+/// A key of 32 bytes that is wiped when it is dropped.
+pub(crate) type Secret = Zeroizing<[u8; 32]>;
+
+/// Random bytes.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StoreError::invalid(format!("the system has no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+/// The commitment to a content: it proves what the content was, and tells nothing about it without the salt.
+pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
+    let key = Secret::new(blake3::derive_key("throughline 2026 store commitment", salt));
+    *blake3::keyed_hash(&key, content).as_bytes()
+}
+
+/// Seals a content under its record's salt.
+pub(crate) fn seal(salt: &SaltBytes, content: &[u8]) -> Result<Bytes, StoreError> {
+    seal_under(&content_key(salt), content)
+}
+
+/// Opens a content under its record's salt.
+pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes, StoreError> {
+    open_under(&content_key(salt), sealed)
+}
+
+/// Seals under a key that seals nothing else, ever: so the nonce says nothing.
+pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes, StoreError> {
+    let cipher = ChaCha20Poly1305::new(&Key::from(**key));
+    cipher.encrypt(&Nonce::default(), content).map(Bytes::from).map_err(|_| too_long())
+}
+
+/// Opens what was sealed under a key of its own.
+pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes, StoreError> {
+    let cipher = ChaCha20Poly1305::new(&Key::from(**key));
+    let opened = cipher.decrypt(&Nonce::default(), sealed).map(Bytes::from);
+    opened.map_err(|_| StoreError::Corrupt("a content does not open with its key".into()))
+}
+
+/// Wraps a small secret under a key that wraps many.
+pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes, StoreError> {
+    let nonce = random::<24>()?;
+    let cipher = XChaCha20Poly1305::new(&Key::from(**key));
+    let sealed = cipher.encrypt(&XNonce::from(nonce), secret).map_err(|_| too_long())?;
+    Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
+}
+
+/// Unwraps a small secret; nothing if the key is another one.
+pub(crate) fn unwrap(key: &Secret, wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, sealed) = wrapped.split_first_chunk::<24>()?;
+    let cipher = XChaCha20Poly1305::new(&Key::from(**key));
+    cipher.decrypt(&XNonce::from(*nonce), sealed).ok().map(Zeroizing::new)
+}
+
+fn content_key(salt: &SaltBytes) -> Secret {
+    Secret::new(blake3::derive_key("throughline 2026 store content", salt))
+}
+
+fn too_long() -> StoreError {
+    StoreError::invalid("a content of more than 256 GB cannot be kept")
+}

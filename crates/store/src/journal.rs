@@ -1,0 +1,353 @@
+//! The Journal: seals what is written, opens what is read, and reads through forks.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use throughline_core::{
+    Append, Batch, Boxed, Content, Fence, Found, Lease, LogHead, LogId, Name, NewRecord, Pending,
+    Receipt, Record, Store, StoreError, Tenant, VaultKey, json, kind,
+};
+
+use crate::backend::{
+    Backend, Erase, Guard, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode, SealedRecord,
+    Span,
+};
+use crate::cipher;
+use crate::keys::Keys;
+use crate::manifest::{Signer, hex};
+use crate::options::Options;
+use crate::postgres::Postgres;
+use crate::sqlite::Sqlite;
+
+/// Contents from this size on are kept once per tenant, however often they are written.
+const LARGE: usize = 16 << 10;
+
+/// Sealing more than this at once is left to a thread of its own.
+const LONG_WORK: usize = 256 << 10;
+
+/// Everything durable: the port [`Store`], and the acts of an operator.
+#[derive(Clone)]
+pub struct Journal {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) signer: Arc<Signer>,
+    url: Name,
+}
+
+/// Opens a store: `sqlite://file.db`, `sqlite:///folder/file.db` or `postgres://user@host/database`.
+pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
+    let writer = Name::from(hex(&cipher::random::<8>()?));
+    let (backend, shown): (Arc<dyn Backend>, Name) = if let Some(path) = sqlite_path(url) {
+        if path.is_empty() {
+            return Err(StoreError::invalid("the store has no file name: write sqlite://file.db"));
+        }
+        (Arc::new(Sqlite::open(Path::new(path), options, writer).await?), url.into())
+    } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Err(StoreError::invalid(without_password(url)));
+    } else {
+        let shown = url.split(':').next().unwrap_or_default();
+        let problem = format!(
+            "{shown:?} is not a kind of store: write sqlite://file.db or postgres://user@host/database"
+        );
+        return Err(StoreError::invalid(problem));
+    };
+    let keys = Keys::open(&*backend, options.master_key.as_ref(), &options.retired_keys).await?;
+    let signer = Arc::new(Signer::new(&keys.signing_seed()));
+    backend.sign_with(Arc::clone(&signer));
+    Ok(Journal { backend, keys: Arc::new(keys), signer, url: shown })
+}
+
+fn sqlite_path(url: &str) -> Option<&str> {
+    url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
+}
+
+/// The address as it may be shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((user, host)) = rest.split_once('@') else { return url.to_owned() };
+    let user = user.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{host}")
+}
+
+impl Journal {
+    /// Where it is, without any password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The public key that verifies its manifests, in hexadecimal digits.
+    pub fn public_key(&self) -> String {
+        self.signer.store()
+    }
+
+    /// Writes what is still to be written, and closes. Every other use ends in [`StoreError::Closed`].
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.backend.close().await
+    }
+
+    /// Commits a batch that an operator's act makes.
+    pub(crate) async fn commit_act(
+        &self,
+        batch: Batch,
+        erases: Vec<Erase>,
+    ) -> Result<Receipt, StoreError> {
+        let mut sealed = seal(&self.keys, batch)?;
+        sealed.erases = erases;
+        for append in &mut sealed.appends {
+            append.guard = Guard::Operator;
+        }
+        self.backend.commit(sealed).await
+    }
+
+    /// The records of a log in that span, read through the fork where it has one.
+    pub(crate) async fn rows(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        span: Span,
+    ) -> Result<Vec<Row>, StoreError> {
+        let own = self.backend.rows(tenant, log, span).await?;
+        if own.first().is_some_and(|row| row.seq == span.after + 1) {
+            return Ok(own);
+        }
+        // The first that is asked for is not the log's own: it is its parent's, or there is none.
+        let Some(head) = self.backend.log(tenant, log).await? else {
+            return Err(StoreError::NotFound { what: "log", name: log.0.clone() });
+        };
+        let Some(fork) = head.fork.filter(|fork| fork.at > span.after) else { return Ok(own) };
+        let inherited = Span { up_to: span.up_to.min(fork.at), ..span };
+        let mut rows = Box::pin(self.rows(tenant, &fork.log, inherited)).await?;
+        let left = span.limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+        if rows.last().is_some_and(|row| row.seq == fork.at) && left > 0 {
+            let rest = Span { after: fork.at, up_to: span.up_to, limit: left };
+            rows.extend(self.backend.rows(tenant, log, rest).await?);
+        }
+        Ok(rows)
+    }
+
+    /// What a row says.
+    pub(crate) async fn open_row(&self, tenant: &Tenant, row: &Row) -> Result<Record, StoreError> {
+        let content = match row.erased {
+            Some(erased) => Content::Gone(erased.why()),
+            None => Content::Here(self.content(tenant, row).await?.0),
+        };
+        let events = row
+            .last_event
+            .map(|last| (last.saturating_sub(u64::from(row.events)).saturating_add(1), last));
+        Ok(Record {
+            seq: row.seq,
+            kind: row.kind.clone(),
+            at: Timestamp::from_millisecond(row.at).unwrap_or(Timestamp::MIN),
+            events,
+            content,
+        })
+    }
+
+    /// The content of a row, and the salt that opens it.
+    pub(crate) async fn content(
+        &self,
+        tenant: &Tenant,
+        row: &Row,
+    ) -> Result<(Bytes, cipher::SaltBytes), StoreError> {
+        let missing =
+            |what: &str| StoreError::Corrupt(format!("record {} has no {what}", row.seq).into());
+        let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
+        let sealed = row.content.as_ref().ok_or_else(|| missing("content"))?;
+        let salt = self.keys.unwrap(salt)?;
+        let opened = cipher::open(&salt, sealed)?;
+        let Some(blob) = row.blob else { return Ok((opened, salt)) };
+        let key = <[u8; 32]>::try_from(&*opened).map_err(|_| missing("key of its content"))?;
+        let blob =
+            self.backend.blob(tenant, blob).await?.ok_or_else(|| missing("large content"))?;
+        Ok((cipher::open_under(&cipher::Secret::new(key), &blob)?, salt))
+    }
+}
+
+impl Store for Journal {
+    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+        Box::pin(async move {
+            let size: usize = batch
+                .appends
+                .iter()
+                .flat_map(|append| &append.records)
+                .map(|record| record.content.len())
+                .sum();
+            let sealed = if size > LONG_WORK {
+                let keys = Arc::clone(&self.keys);
+                let sealing = tokio::task::spawn_blocking(move || seal(&keys, batch));
+                sealing.await.map_err(|_| StoreError::Closed)??
+            } else {
+                seal(&self.keys, batch)?
+            };
+            self.backend.commit(sealed).await
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        after: u64,
+        limit: u32,
+    ) -> Boxed<'a, Vec<Record>> {
+        Box::pin(async move {
+            let span = Span { after, up_to: u64::MAX, limit };
+            let rows = self.rows(tenant, log, span).await?;
+            let mut records = Vec::with_capacity(rows.len());
+            for row in &rows {
+                records.push(self.open_row(tenant, row).await?);
+            }
+            Ok(records)
+        })
+    }
+
+    fn place_of_event<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        event: u64,
+    ) -> Boxed<'a, u64> {
+        self.backend.place_of_event(tenant, log, event)
+    }
+
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+        self.backend.wait(tenant, log, after)
+    }
+
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+        self.backend.log(tenant, log)
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        at_most: u64,
+    ) -> Boxed<'a, Option<Record>> {
+        Box::pin(async move {
+            let Some(head) = self.backend.log(tenant, log).await? else { return Ok(None) };
+            for span in head.spans(at_most.min(head.last)).into_iter().rev() {
+                let mut place = Some((log.clone(), head.fork.clone()));
+                while let Some((log, fork)) = place {
+                    let row = self.backend.checkpoint(tenant, &log, *span.end()).await?;
+                    if let Some(row) = row.filter(|row| span.contains(&row.seq)) {
+                        return self.open_row(tenant, &row).await.map(Some);
+                    }
+                    let inherited = fork.filter(|fork| fork.at >= *span.start());
+                    place = match inherited {
+                        None => None,
+                        Some(fork) => {
+                            let parent = self.backend.log(tenant, &fork.log).await?;
+                            parent.map(|parent| (fork.log, parent.fork))
+                        }
+                    };
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        owner: &'a str,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        self.backend.lease(tenant, log, owner, time)
+    }
+
+    fn renew<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        self.backend.renew(tenant, log, fence, time)
+    }
+
+    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+        self.backend.release(tenant, log, fence)
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [VaultKey],
+    ) -> Boxed<'a, Vec<Option<Found>>> {
+        Box::pin(async move {
+            let keys: Vec<_> = keys.iter().map(|key| self.keys.vault(tenant, key)).collect();
+            self.backend.find(tenant, &keys).await
+        })
+    }
+
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> Boxed<'a, Vec<Pending>> {
+        self.backend.pending(tenant, log)
+    }
+}
+
+fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {
+    let Batch { tenant, once, appends, vault, asks, takes } = batch;
+    let appends = appends.into_iter().map(|append| seal_append(keys, &tenant, append));
+    let appends = appends.collect::<Result<_, _>>()?;
+    let vault = vault.into_iter().map(|node| SealedNode {
+        id: node.id,
+        parent: node.parent,
+        keys: node.keys.iter().map(|key| keys.vault(&tenant, key)).collect(),
+        log: node.log,
+        prefix: node.prefix,
+    });
+    let vault = vault.collect();
+    let once = once.into_iter().map(|name| (keys.once(&tenant, &name), name)).collect();
+    Ok(SealedBatch { tenant, once, appends, vault, asks, takes, erases: Vec::new() })
+}
+
+fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedAppend, StoreError> {
+    let Append { log, opening, expect, fence, records, rewind_to, status } = append;
+    let rewind = rewind_to.map(|to| {
+        let content = json::object(|rewind| {
+            rewind.number("to", to);
+        });
+        NewRecord::new(kind::REWIND, content.bytes().clone())
+    });
+    let records = rewind.into_iter().chain(records);
+    let records =
+        records.map(|record| seal_record(keys, tenant, record)).collect::<Result<_, _>>()?;
+    let guard = fence.map_or(Guard::Free, Guard::Behind);
+    Ok(SealedAppend { log, opening, expect, guard, records, rewind_to, status })
+}
+
+fn seal_record(
+    keys: &Keys,
+    tenant: &Tenant,
+    record: NewRecord,
+) -> Result<SealedRecord, StoreError> {
+    let salt = cipher::random()?;
+    let commitment = cipher::commitment(&salt, &record.content);
+    let (content, blob) = if record.content.len() < LARGE {
+        (cipher::seal(&salt, &record.content)?, None)
+    } else {
+        let (id, key) = keys.blob(tenant, &record.content);
+        let content = cipher::seal_under(&key, &record.content)?;
+        (cipher::seal(&salt, &*key)?, Some(SealedBlob { id, content }))
+    };
+    Ok(SealedRecord {
+        about: record.about.map(|about| keys.about(tenant, &about)),
+        kind: record.kind,
+        at: record.at.map(Timestamp::as_millisecond),
+        events: record.events,
+        size: u64::try_from(record.content.len()).unwrap_or(u64::MAX),
+        commitment,
+        content,
+        salt: keys.wrap(&salt)?,
+        blob,
+    })
+}

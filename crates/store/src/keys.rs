@@ -1,0 +1,247 @@
+//! Keys: the store's own secret, from which everything keyed comes, and the master key that wraps it and all salts.
+//!
+//! Without a master key salts are kept plain, in epoch 0. Each master key that was ever used has an epoch; a value that
+//! only it can open tells which. Rotating wraps all salts anew, a few at a time, while others read and write.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use bytes::Bytes;
+use throughline_core::{Digest, Name, StoreError, Tenant, VaultKey};
+use zeroize::Zeroizing;
+
+use crate::backend::{Backend, Hash16, KeyKind, Salt, SealedKey};
+use crate::cipher::{self, SALT, SaltBytes, Secret};
+
+/// A master key: it wraps the salts of all contents.
+#[derive(Clone)]
+pub struct MasterKey(Secret);
+
+impl MasterKey {
+    /// Reads a key of 32 bytes, as 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let key = crate::manifest::digest(text.trim()).ok_or_else(|| {
+            StoreError::invalid(
+                "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`",
+            )
+        })?;
+        Ok(Self(Zeroizing::new(key)))
+    }
+}
+
+impl std::fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MasterKey(…)")
+    }
+}
+
+/// All keys of an open store.
+pub(crate) struct Keys {
+    secret: Secret,
+    /// Epoch 0 has no key.
+    epochs: RwLock<BTreeMap<u32, Secret>>,
+    current: std::sync::atomic::AtomicU32,
+}
+
+/// The store's own secret.
+const SECRET: &str = "secret";
+/// Before an epoch's number: something that only its key opens.
+const EPOCH: &str = "epoch ";
+const CHECK: &[u8] = b"throughline";
+
+impl Keys {
+    /// The keys of a store, made if it is new. `retired` opens what was wrapped under earlier master keys.
+    pub(crate) async fn open(
+        backend: &dyn Backend,
+        master: Option<&MasterKey>,
+        retired: &[MasterKey],
+    ) -> Result<Self, StoreError> {
+        let known: Vec<&Secret> =
+            master.into_iter().chain(retired).map(|MasterKey(key)| key).collect();
+        let mut epochs = BTreeMap::new();
+        for (name, check) in backend.kept(EPOCH).await? {
+            let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
+            else {
+                return Err(StoreError::Corrupt("an epoch of the master key has no number".into()));
+            };
+            let opens = |key: &&&Secret| cipher::unwrap(key, &check).is_some();
+            let Some(key) = known.iter().find(opens) else {
+                return Err(match master {
+                    Some(_) => StoreError::WrongKey,
+                    None => StoreError::KeyMissing,
+                });
+            };
+            epochs.insert(number, Secret::clone(key));
+        }
+        let current = match master {
+            None if epochs.is_empty() => 0,
+            // Whoever has the keys by another name than the current one goes on with the latest.
+            None => epochs.keys().copied().max().unwrap_or(0),
+            Some(MasterKey(key)) => match epochs.iter().find(|(_, known)| ***known == **key) {
+                Some((number, _)) => *number,
+                None => {
+                    let number = epochs.keys().copied().max().unwrap_or(0) + 1;
+                    let name = format!("{EPOCH}{number}");
+                    let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
+                    if cipher::unwrap(key, &check).is_none() {
+                        return Err(StoreError::WrongKey);
+                    }
+                    epochs.insert(number, key.clone());
+                    number
+                }
+            },
+        };
+        let fresh = Secret::new(cipher::random()?);
+        let secret = wrapped_secret(&epochs, current, &fresh)?;
+        let kept = backend.keep(SECRET, secret).await?;
+        let secret = opened_secret(&epochs, &kept)?;
+        let current = std::sync::atomic::AtomicU32::new(current);
+        let keys = Self { secret, epochs: RwLock::new(epochs), current };
+        if kept.first_chunk().map(|epoch| u32::from_be_bytes(*epoch)) != Some(keys.epoch()) {
+            backend.replace(SECRET, keys.wrapped()?).await?;
+        }
+        Ok(keys)
+    }
+
+    /// The epoch under which salts are wrapped now.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.current.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Begins a new epoch while the store is open.
+    pub(crate) async fn begin_epoch(
+        &self,
+        backend: &dyn Backend,
+        MasterKey(key): &MasterKey,
+    ) -> Result<u32, StoreError> {
+        let known = |epochs: &BTreeMap<u32, Secret>| {
+            epochs.iter().find(|(_, known)| ***known == **key).map(|(number, _)| *number)
+        };
+        let found = known(&self.epochs.read().unwrap_or_else(PoisonError::into_inner));
+        let number = match found {
+            Some(number) => number,
+            None => {
+                let last = backend.kept(EPOCH).await?.into_iter().filter_map(|(name, _)| {
+                    name.strip_prefix(EPOCH).and_then(|number| number.parse::<u32>().ok())
+                });
+                let number = last.max().unwrap_or(0) + 1;
+                let name = format!("{EPOCH}{number}");
+                let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
+                if cipher::unwrap(key, &check).is_none() {
+                    return Err(StoreError::WrongKey);
+                }
+                let mut epochs = self.epochs.write().unwrap_or_else(PoisonError::into_inner);
+                epochs.insert(number, key.clone());
+                number
+            }
+        };
+        self.current.store(number, std::sync::atomic::Ordering::Release);
+        backend.replace(SECRET, self.wrapped()?).await?;
+        Ok(number)
+    }
+
+    /// A salt as it is kept.
+    pub(crate) fn wrap(&self, salt: &SaltBytes) -> Result<Salt, StoreError> {
+        let epoch = self.epoch();
+        let bytes = match self.key(epoch) {
+            None => Bytes::copy_from_slice(salt),
+            Some(key) => cipher::wrap(&key, salt)?,
+        };
+        Ok(Salt { epoch, bytes })
+    }
+
+    /// A salt that was kept.
+    pub(crate) fn unwrap(&self, salt: &Salt) -> Result<SaltBytes, StoreError> {
+        let damaged = || StoreError::Corrupt("a salt does not open with the master key".into());
+        let plain = match self.key(salt.epoch) {
+            None if salt.epoch == 0 => Zeroizing::new(salt.bytes.to_vec()),
+            None => return Err(StoreError::WrongKey),
+            Some(key) => cipher::unwrap(&key, &salt.bytes).ok_or_else(damaged)?,
+        };
+        <[u8; SALT]>::try_from(plain.as_slice()).map_err(|_| damaged())
+    }
+
+    /// The seed of the key that signs manifests.
+    pub(crate) fn signing_seed(&self) -> Secret {
+        Secret::new(blake3::derive_key("throughline 2026 store manifests", &*self.secret))
+    }
+
+    /// The keyed hash of an API key.
+    pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
+        let hash =
+            Secret::new(blake3::derive_key("throughline 2026 store api keys", &*self.secret));
+        *blake3::keyed_hash(&hash, key.as_bytes()).as_bytes()
+    }
+
+    /// The keyed hash of what a record is about.
+    pub(crate) fn about(&self, tenant: &Tenant, about: &str) -> i64 {
+        let hash = self.keyed(tenant, "about", about.as_bytes());
+        i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
+    }
+
+    /// The keyed hash of a name under which a batch happens once.
+    pub(crate) fn once(&self, tenant: &Tenant, name: &Name) -> Hash16 {
+        half(&self.keyed(tenant, "once", name.as_bytes()))
+    }
+
+    /// The keyed hash of a key of a captured turn.
+    pub(crate) fn vault(&self, tenant: &Tenant, key: &VaultKey) -> SealedKey {
+        let (kind, bytes) = match key {
+            VaultKey::Claim(claim) => (KeyKind::Claim, claim.as_bytes()),
+            VaultKey::Id(id) => (KeyKind::Id, id.as_bytes()),
+            VaultKey::Chain(digest) => (KeyKind::Chain, digest.as_slice()),
+        };
+        SealedKey { kind, hash: half(&self.keyed(tenant, "vault", bytes)) }
+    }
+
+    /// The name and the key of a large content. Equal contents of a tenant have equal ones, so each is kept once.
+    pub(crate) fn blob(&self, tenant: &Tenant, content: &[u8]) -> (Digest, Secret) {
+        let id = *self.keyed(tenant, "blob", content).as_bytes();
+        (id, Secret::new(*self.keyed(tenant, "blob key", content).as_bytes()))
+    }
+
+    fn keyed(&self, tenant: &Tenant, purpose: &str, bytes: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        for part in [purpose.as_bytes(), tenant.0.as_bytes()] {
+            hasher.update(part).update(b"\n");
+        }
+        hasher.update(bytes).finalize()
+    }
+
+    fn key(&self, epoch: u32) -> Option<Secret> {
+        self.epochs.read().unwrap_or_else(PoisonError::into_inner).get(&epoch).cloned()
+    }
+
+    fn wrapped(&self) -> Result<Bytes, StoreError> {
+        let epochs = self.epochs.read().unwrap_or_else(PoisonError::into_inner);
+        wrapped_secret(&epochs, self.epoch(), &self.secret)
+    }
+}
+
+fn wrapped_secret(
+    epochs: &BTreeMap<u32, Secret>,
+    epoch: u32,
+    secret: &Secret,
+) -> Result<Bytes, StoreError> {
+    let bytes = match epochs.get(&epoch) {
+        None => Bytes::copy_from_slice(&**secret),
+        Some(key) => cipher::wrap(key, &**secret)?,
+    };
+    Ok(Bytes::from([&epoch.to_be_bytes(), bytes.as_ref()].concat()))
+}
+
+fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<Secret, StoreError> {
+    let damaged = || StoreError::Corrupt("the store's own secret is damaged".into());
+    let (epoch, bytes) = kept.split_first_chunk().ok_or_else(damaged)?;
+    let plain = match (u32::from_be_bytes(*epoch), epochs.get(&u32::from_be_bytes(*epoch))) {
+        (0, _) => Zeroizing::new(bytes.to_vec()),
+        (_, None) => return Err(StoreError::WrongKey),
+        (_, Some(key)) => cipher::unwrap(key, bytes).ok_or_else(damaged)?,
+    };
+    let plain: [u8; 32] = plain.as_slice().try_into().map_err(|_| damaged())?;
+    Ok(Secret::new(plain))
+}
+
+fn half(hash: &blake3::Hash) -> Hash16 {
+    hash.as_bytes().first_chunk().copied().unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! Durable threads: one append-only, tamper-evident journal on SQLite, or on PostgreSQL.
+//!
+//! [`open`] gives a [`Journal`], which is the port [`Store`](throughline_core::Store) and the acts of its operator:
+//! listing, forking, forgetting, expiring, exporting, importing, proving, backing up.
+
+mod api_keys;
+mod backend;
+mod backups;
+mod chain;
+mod cipher;
+mod events;
+mod export;
+mod forget;
+mod import;
+mod journal;
+mod keys;
+mod listing;
+mod manifest;
+mod options;
+mod postgres;
+mod rotation;
+mod sqlite;
+mod verify;
+
+pub use crate::api_keys::{ApiKey, NewApiKey};
+pub use crate::backend::{Order, Progress, Stats};
+pub use crate::chain::Head;
+pub use crate::events::{Follow, RunEvents, pack, unpack};
+pub use crate::export::Exported;
+pub use crate::forget::{Destroyed, Retention, about_item};
+pub use crate::import::{Imported, parse_manifest, verify_export};
+pub use crate::journal::{Journal, open};
+pub use crate::keys::MasterKey;
+pub use crate::listing::Page;
+pub use crate::manifest::{Manifest, Statement};
+pub use crate::options::{Durability, Options};
+pub use crate::verify::{Broken, Proof};

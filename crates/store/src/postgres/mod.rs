@@ -1,0 +1,2 @@
+//! The store on PostgreSQL.
+pub(crate) struct Postgres;

@@ -1,0 +1,690 @@
+//! One batch: everything that could stop it is looked at first, then all of it is written.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use throughline_core::{
+    LogId, LogKind, Name, PendingStatus, Receipt, StoreError, Tenant, Written, kind,
+};
+
+use crate::backend::{Erase, Guard, SealedAppend, SealedBatch, SealedNode, SealedRecord};
+use crate::chain::{GENESIS, Head, Header, Link, is_name};
+use crate::manifest::Manifest;
+
+/// Why a batch was not written.
+pub(super) enum Stop {
+    /// It may not be, and the others may.
+    Rejected(StoreError),
+    /// The database failed, and nothing of the transaction holds.
+    Failed(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Stop::Rejected(error)
+    }
+}
+
+/// The chains of this writer, one for each tenant.
+pub(super) struct Chains {
+    pub(super) writer: Name,
+    /// As they will be when the transaction is committed.
+    segments: HashMap<Tenant, Segment>,
+    /// When the last manifest was signed.
+    signed: i64,
+}
+
+struct Segment {
+    tenant: i64,
+    id: i64,
+    position: u64,
+    link: Link,
+    /// Changed in this transaction.
+    touched: bool,
+    /// Committed since the last manifest.
+    moved: bool,
+}
+
+/// A log, as it is before and then after the batch.
+struct Plan {
+    /// Its row; one that the batch opens has none yet.
+    id: i64,
+    /// The row of the log that it forks off.
+    parent: Option<i64>,
+    first: u64,
+    last: u64,
+    events: u64,
+    rewinds: String,
+}
+
+impl Chains {
+    pub(super) fn new(writer: Name) -> Self {
+        Self { writer, segments: HashMap::new(), signed: 0 }
+    }
+
+    /// Writes the batch, or says why not and has written nothing.
+    pub(super) fn apply(
+        &mut self,
+        db: &Connection,
+        batch: &SealedBatch,
+        now: i64,
+    ) -> Result<Receipt, Stop> {
+        check_names(batch)?;
+        let tenant = self.segment(db, &batch.tenant, now)?.tenant;
+        if let Some(receipt) = repeated(db, tenant, batch)? {
+            return Ok(receipt);
+        }
+        let mut plans = Vec::with_capacity(batch.appends.len());
+        for append in &batch.appends {
+            plans.push(plan(db, tenant, batch, append, now)?);
+        }
+        for id in &batch.takes {
+            check_open(db, tenant, id, now)?;
+        }
+        for asked in &batch.asks {
+            let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
+            if db.prepare_cached(taken)?.exists(params![tenant, asked.id])? {
+                let problem =
+                    format!("{} is the id of another question: choose a new one", asked.id);
+                return Err(StoreError::invalid(problem).into());
+            }
+            position_of(batch, &asked.log)?;
+        }
+        for node in &batch.vault {
+            let taken = "SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2";
+            if db.prepare_cached(taken)?.exists(params![tenant, node.id.0])? {
+                let problem = format!("{} is the name of another turn: choose a new one", node.id);
+                return Err(StoreError::invalid(problem).into());
+            }
+            position_of(batch, &node.log)?;
+        }
+        // From here on nothing but the database can stop it.
+        for (append, plan) in batch.appends.iter().zip(&mut plans) {
+            if append.opening.is_some() {
+                open_log(db, tenant, append, plan, now)?;
+            }
+            self.append(db, &batch.tenant, append, plan, now)?;
+        }
+        for id in &batch.takes {
+            let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
+            db.prepare_cached(take)?.execute(params![tenant, id, now])?;
+        }
+        for asked in &batch.asks {
+            let Some(plan) = plans.get(position_of(batch, &asked.log)?) else { continue };
+            let time =
+                asked.expires_in.map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+            let expires = time.map(|time| now.saturating_add(time));
+            let ask = "INSERT INTO pending VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)";
+            let row =
+                params![tenant, asked.id, asked.kind, plan.id, number(plan.last), now, expires];
+            db.prepare_cached(ask)?.execute(row)?;
+        }
+        for node in &batch.vault {
+            let Some(plan) = plans.get(position_of(batch, &node.log)?) else { continue };
+            capture(db, tenant, node, plan)?;
+        }
+        for erase in &batch.erases {
+            destroy(db, tenant, erase)?;
+        }
+        let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
+            log: append.log.clone(),
+            first: plan.first,
+            last: plan.last,
+            events: plan.events,
+        });
+        let receipt = Receipt { written: written.collect(), repeated: false };
+        for (hash, _) in &batch.once {
+            let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
+            db.prepare_cached(keep)?.execute(params![tenant, hash, print(&receipt)])?;
+        }
+        Ok(receipt)
+    }
+
+    fn append(
+        &mut self,
+        db: &Connection,
+        tenant: &Tenant,
+        append: &SealedAppend,
+        plan: &mut Plan,
+        now: i64,
+    ) -> Result<(), Stop> {
+        let mut bytes = 0;
+        let mut latest = None;
+        for record in &append.records {
+            let at = record.at.unwrap_or(now);
+            latest = latest.max(Some(at));
+            plan.last += 1;
+            let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
+            plan.events = last_event.unwrap_or(plan.events);
+            bytes += record.size;
+            self.record(db, tenant, &append.log, plan, record, (at, last_event))?;
+        }
+        if let Some(to) = append.rewind_to {
+            let space = if plan.rewinds.is_empty() { "" } else { " " };
+            plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
+        }
+        let update = "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
+                      updated = max(updated, ?5), rewinds = ?6, status = coalesce(?7, status)
+                      WHERE id = ?1";
+        db.prepare_cached(update)?.execute(params![
+            plan.id,
+            number(plan.last),
+            number(plan.events),
+            number(bytes),
+            latest.unwrap_or(now),
+            plan.rewinds,
+            append.status
+        ])?;
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        db: &Connection,
+        tenant: &Tenant,
+        log: &LogId,
+        plan: &Plan,
+        record: &SealedRecord,
+        (at, last_event): (i64, Option<u64>),
+    ) -> Result<(), Stop> {
+        let writer = self.writer.clone();
+        let Some(segment) = self.segments.get_mut(tenant) else {
+            return Err(StoreError::Closed.into());
+        };
+        segment.position += 1;
+        let header = Header {
+            tenant,
+            log,
+            seq: plan.last,
+            kind: &record.kind,
+            at,
+            events: record.events,
+            last_event,
+            about: record.about,
+            size: record.size,
+            writer: &writer,
+            position: segment.position,
+        };
+        segment.link = header.link(&segment.link, &record.commitment);
+        segment.touched = true;
+        let blob = match &record.blob {
+            None => None,
+            Some(blob) => {
+                let keep = "INSERT INTO blobs (tenant, hash, content) VALUES (?1, ?2, ?3)
+                            ON CONFLICT DO NOTHING";
+                let row = params![segment.tenant, blob.id, &*blob.content];
+                db.prepare_cached(keep)?.execute(row)?;
+                let find = "SELECT id FROM blobs WHERE tenant = ?1 AND hash = ?2";
+                let row = params![segment.tenant, blob.id];
+                Some(db.prepare_cached(find)?.query_row(row, |row| row.get::<_, i64>(0))?)
+            }
+        };
+        let keep =
+            "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
+                    segment, position, commitment, link, blob, content)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        db.prepare_cached(keep)?.execute(params![
+            segment.tenant,
+            plan.id,
+            number(plan.last),
+            record.kind,
+            at,
+            record.events,
+            last_event.map(number),
+            record.about,
+            number(record.size),
+            segment.id,
+            number(segment.position),
+            record.commitment,
+            segment.link,
+            blob,
+            &*record.content
+        ])?;
+        let keep = "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)";
+        let id = db.last_insert_rowid();
+        let salt = &record.salt;
+        db.prepare_cached(keep)?.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
+        Ok(())
+    }
+
+    /// The tenant's segment, made where there is none.
+    fn segment(
+        &mut self,
+        db: &Connection,
+        tenant: &Tenant,
+        now: i64,
+    ) -> Result<&Segment, rusqlite::Error> {
+        if !self.segments.contains_key(tenant) {
+            let known = "SELECT id FROM tenants WHERE name = ?1";
+            let known = db.prepare_cached(known)?.query_row([&tenant.0], |row| row.get(0));
+            let id = match known.optional()? {
+                Some(id) => id,
+                None => {
+                    let add = "INSERT INTO tenants (name, created) VALUES (?1, ?2)";
+                    db.prepare_cached(add)?.execute(params![tenant.0, now])?;
+                    db.last_insert_rowid()
+                }
+            };
+            let known = "SELECT id, position, link FROM segments WHERE tenant = ?1 AND writer = ?2";
+            let known = db.prepare_cached(known)?.query_row(params![id, self.writer], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Link>(2)?))
+            });
+            let (segment, position, link) = match known.optional()? {
+                Some(known) => known,
+                None => {
+                    let add = "INSERT INTO segments (tenant, writer, position, link)
+                               VALUES (?1, ?2, 0, ?3)";
+                    db.prepare_cached(add)?.execute(params![id, self.writer, GENESIS])?;
+                    (db.last_insert_rowid(), 0, GENESIS)
+                }
+            };
+            let position = u64::try_from(position).unwrap_or(0);
+            let (touched, moved) = (false, position > 0);
+            let segment = Segment { tenant: id, id: segment, position, link, touched, moved };
+            self.segments.insert(tenant.clone(), segment);
+        }
+        self.segments.get(tenant).ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
+
+    /// Writes where the chains end now.
+    pub(super) fn write_heads(&self, db: &Connection) -> Result<(), rusqlite::Error> {
+        for segment in self.segments.values().filter(|segment| segment.touched) {
+            let update = "UPDATE segments SET position = ?2, link = ?3 WHERE id = ?1";
+            let row = params![segment.id, number(segment.position), segment.link];
+            db.prepare_cached(update)?.execute(row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn committed(&mut self) {
+        for segment in self.segments.values_mut().filter(|segment| segment.touched) {
+            segment.touched = false;
+            segment.moved = true;
+        }
+    }
+
+    /// Nothing of the transaction holds: what is known is what the database says.
+    pub(super) fn forget(&mut self) {
+        self.segments.clear();
+    }
+
+    pub(super) fn have_moved(&self) -> bool {
+        self.segments.values().any(|segment| segment.moved)
+    }
+
+    pub(super) fn is_manifest_due(&self, now: i64) -> bool {
+        now.saturating_sub(self.signed) >= 1000
+    }
+
+    /// The heads that a manifest is to sign.
+    pub(super) fn moved(&self) -> Vec<Head> {
+        let moved = self.segments.iter().filter(|(_, segment)| segment.moved || segment.touched);
+        let mut heads: Vec<Head> = moved
+            .map(|(tenant, segment)| Head {
+                tenant: tenant.clone(),
+                writer: self.writer.clone(),
+                position: segment.position,
+                link: segment.link,
+            })
+            .collect();
+        heads.sort_by(|one, other| one.tenant.cmp(&other.tenant));
+        heads
+    }
+
+    pub(super) fn signed(&mut self, now: i64) {
+        self.signed = now;
+        for segment in self.segments.values_mut() {
+            segment.moved = false;
+        }
+    }
+}
+
+pub(super) fn write_manifest(db: &Connection, manifest: &Manifest) -> Result<(), rusqlite::Error> {
+    let keep = "INSERT INTO manifests (body, signature) VALUES (?1, ?2)";
+    db.prepare_cached(keep)?.execute(params![manifest.body, manifest.signature])?;
+    Ok(())
+}
+
+fn check_names(batch: &SealedBatch) -> Result<(), StoreError> {
+    let mut names = vec![&batch.tenant.0];
+    for append in &batch.appends {
+        names.push(&append.log.0);
+        names.extend(append.records.iter().map(|record| &record.kind));
+    }
+    match names.into_iter().find(|name| !is_name(name)) {
+        None => {}
+        Some(name) => {
+            let problem = format!(
+                "{:?} cannot be a name: it must have 1 to 200 characters and no line breaks",
+                name.chars().take(40).collect::<String>()
+            );
+            return Err(StoreError::invalid(problem));
+        }
+    }
+    let mut logs: Vec<&LogId> = batch.appends.iter().map(|append| &append.log).collect();
+    logs.sort();
+    if logs.windows(2).any(|pair| pair.first() == pair.last()) {
+        return Err(StoreError::invalid("a batch names each log once"));
+    }
+    Ok(())
+}
+
+/// The receipt of the batch that was written under the same names.
+fn repeated(db: &Connection, tenant: i64, batch: &SealedBatch) -> Result<Option<Receipt>, Stop> {
+    let mut receipts = Vec::with_capacity(batch.once.len());
+    for (hash, name) in &batch.once {
+        let known = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
+        let known = db.prepare_cached(known)?.query_row(params![tenant, hash], |row| row.get(0));
+        let known: Option<String> = known.optional()?;
+        receipts.push((known, name));
+    }
+    let Some((first, _)) = receipts.first() else { return Ok(None) };
+    if let Some((_, name)) = receipts.iter().find(|(receipt, _)| receipt != first) {
+        return Err(StoreError::MixedOnce { name: Name::clone(name) }.into());
+    }
+    let receipt = first.as_deref().map(|receipt| Receipt { repeated: true, ..read(receipt) });
+    Ok(receipt)
+}
+
+/// What becomes of the log, if the append may be.
+fn plan(
+    db: &Connection,
+    tenant: i64,
+    batch: &SealedBatch,
+    append: &SealedAppend,
+    now: i64,
+) -> Result<Plan, Stop> {
+    check_guard(db, tenant, append, now)?;
+    let mut plan = match (&append.opening, find_log(db, tenant, &append.log)?) {
+        (None, None) => {
+            return Err(StoreError::NotFound { what: "log", name: append.log.0.clone() }.into());
+        }
+        (None, Some((_, Some(_)))) if append.guard != Guard::Operator => {
+            let problem = format!("{} was forgotten, and takes nothing more", append.log);
+            return Err(StoreError::invalid(problem).into());
+        }
+        (None, Some((plan, _))) => plan,
+        (Some(_), Some((plan, _))) => {
+            let log = append.log.clone();
+            return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
+        }
+        (Some(opening), None) => {
+            if let Some(of) = &opening.of {
+                let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
+                if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
+                    let name = of.0.clone();
+                    return Err(StoreError::NotFound { what: "thread", name }.into());
+                }
+            }
+            match &opening.fork {
+                None => Plan {
+                    id: 0,
+                    parent: None,
+                    first: 0,
+                    last: 0,
+                    events: 0,
+                    rewinds: String::new(),
+                },
+                Some(fork) => match find_log(db, tenant, &fork.log)? {
+                    None => {
+                        let name = fork.log.0.clone();
+                        return Err(StoreError::NotFound { what: "thread", name }.into());
+                    }
+                    Some((parent, _)) if fork.at > parent.last => {
+                        let (log, last) = (&fork.log, parent.last);
+                        let problem = format!("{log} ends at {last}: fork it there or before");
+                        return Err(StoreError::invalid(problem).into());
+                    }
+                    Some((parent, _)) => Plan {
+                        id: 0,
+                        parent: Some(parent.id),
+                        first: 0,
+                        last: fork.at,
+                        events: 0,
+                        rewinds: rewinds_until(&parent.rewinds, fork.at),
+                    },
+                },
+            }
+        }
+    };
+    check_expected(append, plan.last)?;
+    check_rewind(append, plan.last)?;
+    plan.first = plan.last + 1;
+    Ok(plan)
+}
+
+/// The log's row, and whether its content is gone.
+fn find_log(
+    db: &Connection,
+    tenant: i64,
+    log: &LogId,
+) -> Result<Option<(Plan, Option<i16>)>, rusqlite::Error> {
+    let find = "SELECT id, last, events, coalesce(rewinds, ''), gone FROM logs
+                WHERE tenant = ?1 AND name = ?2";
+    let found = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
+        let plan = Plan {
+            id: row.get(0)?,
+            parent: None,
+            first: 0,
+            last: unsigned(row.get(1)?),
+            events: unsigned(row.get(2)?),
+            rewinds: row.get(3)?,
+        };
+        Ok((plan, row.get(4)?))
+    });
+    found.optional()
+}
+
+/// The rewinds that a fork shares with its parent.
+fn rewinds_until(rewinds: &str, at: u64) -> String {
+    let holds = |rewind: &&str| {
+        let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
+        place.is_some_and(|place| place <= at)
+    };
+    rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
+}
+
+fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
+    match append.expect {
+        Some(expected) if expected != found => {
+            Err(StoreError::Conflict { log: append.log.clone(), expected, found })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
+    match append.rewind_to {
+        Some(to) if to > last => {
+            let problem = format!("{} ends at {last}: rewind it to there or before", append.log);
+            Err(StoreError::invalid(problem))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_guard(db: &Connection, tenant: i64, append: &SealedAppend, now: i64) -> Result<(), Stop> {
+    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
+    let lease = |db: &Connection| {
+        let row = params![tenant, append.log.0];
+        let found = db.prepare_cached(lease)?.query_row(row, |row| {
+            Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
+        });
+        found.optional()
+    };
+    match append.guard {
+        Guard::Operator => Ok(()),
+        Guard::Free => match lease(db)? {
+            Some((owner, _, until)) if until > now => {
+                let (log, left_ms) = (append.log.clone(), unsigned(until - now));
+                Err(StoreError::Held { log, owner, left_ms }.into())
+            }
+            Some(_) | None => Ok(()),
+        },
+        Guard::Behind(fence) => match lease(db)? {
+            Some((_, held, until)) if held == fence.0.get() && until > now => Ok(()),
+            Some(_) | None => Err(StoreError::Fenced { log: append.log.clone() }.into()),
+        },
+    }
+}
+
+/// Adds the log's row.
+fn open_log(
+    db: &Connection,
+    tenant: i64,
+    append: &SealedAppend,
+    plan: &mut Plan,
+    now: i64,
+) -> Result<(), rusqlite::Error> {
+    let Some(opening) = &append.opening else { return Ok(()) };
+    let add = "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes, created,
+               updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4), ?5,
+               ?6, ?7, 0, 0, ?8, ?8)";
+    db.prepare_cached(add)?.execute(params![
+        tenant,
+        append.log.0,
+        kind_number(opening.kind),
+        opening.of.as_ref().map(|of| &of.0),
+        plan.parent,
+        opening.fork.as_ref().map(|fork| number(fork.at)),
+        number(plan.last),
+        now
+    ])?;
+    plan.id = db.last_insert_rowid();
+    Ok(())
+}
+
+fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> Result<(), Stop> {
+    let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
+    let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
+        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+    });
+    let status = match found.optional()? {
+        None => {
+            return Err(StoreError::NotFound { what: "pending entry", name: id.clone() }.into());
+        }
+        Some((Some(_), _)) => PendingStatus::Taken,
+        Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,
+        Some((None, _)) => return Ok(()),
+    };
+    Err(StoreError::Taken { id: id.clone(), status }.into())
+}
+
+/// Which of the batch's appends writes to the log.
+fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize, StoreError> {
+    let place = batch.appends.iter().position(|append| append.log == *log);
+    place.ok_or_else(|| StoreError::invalid(format!("the batch adds nothing to {log}")))
+}
+
+fn capture(
+    db: &Connection,
+    tenant: i64,
+    node: &SealedNode,
+    plan: &Plan,
+) -> Result<(), rusqlite::Error> {
+    let add = "INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    db.prepare_cached(add)?.execute(params![
+        tenant,
+        node.id.0,
+        node.parent.as_ref().map(|parent| &parent.0),
+        plan.id,
+        number(plan.first),
+        number(plan.last),
+        node.prefix
+    ])?;
+    let turn = db.last_insert_rowid();
+    for key in &node.keys {
+        let add = "INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)";
+        db.prepare_cached(add)?.execute(params![tenant, key.kind.number(), key.hash, turn])?;
+    }
+    Ok(())
+}
+
+/// Destroys contents: salts, sealed bytes, and blobs that nothing else refers to. What says that they were destroyed
+/// stays.
+fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::Error> {
+    let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
+    let log = db.prepare_cached(log)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
+    let Some(log) = log.optional()? else { return Ok(()) };
+    let log: i64 = log;
+    let find = format!(
+        "SELECT id, blob FROM records WHERE tenant = ?1 AND log = ?2 AND erased IS NULL
+         AND kind NOT IN ('{}', '{}') AND (?3 IS NULL OR seq = ?3)",
+        kind::FORGOTTEN,
+        kind::EXPIRED
+    );
+    let seqs: Vec<Option<i64>> = match &erase.seqs {
+        None => vec![None],
+        Some(seqs) => seqs.iter().map(|seq| Some(number(*seq))).collect(),
+    };
+    let mut rows: Vec<(i64, Option<i64>)> = Vec::new();
+    for seq in seqs {
+        let mut find = db.prepare_cached(&find)?;
+        let found =
+            find.query_map(params![tenant, log, seq], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        for row in found {
+            rows.push(row?);
+        }
+    }
+    for (id, _) in &rows {
+        db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
+        let empty = "UPDATE records SET content = NULL, erased = ?2 WHERE id = ?1";
+        db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
+    }
+    for blob in rows.iter().filter_map(|(_, blob)| *blob) {
+        let unused = "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS
+                      (SELECT 1 FROM records WHERE blob = ?1 AND erased IS NULL)";
+        db.prepare_cached(unused)?.execute([blob])?;
+    }
+    if erase.seqs.is_none() {
+        let mark = "UPDATE logs SET gone = ?2 WHERE id = ?1";
+        db.prepare_cached(mark)?.execute(params![log, erase.why.number()])?;
+    }
+    Ok(())
+}
+
+/// A receipt as it is kept: a line per log.
+fn print(receipt: &Receipt) -> String {
+    let line = |Written { log, first, last, events }: &Written| {
+        format!("{log}\t{first}\t{last}\t{events}\n")
+    };
+    receipt.written.iter().map(line).collect()
+}
+
+fn read(receipt: &str) -> Receipt {
+    let line = |line: &str| {
+        let mut words = line.split('\t');
+        Some(Written {
+            log: LogId::from(words.next()?),
+            first: words.next()?.parse().ok()?,
+            last: words.next()?.parse().ok()?,
+            events: words.next()?.parse().ok()?,
+        })
+    };
+    Receipt { written: receipt.lines().filter_map(line).collect(), repeated: false }
+}
+
+/// As the kind of a log is kept.
+pub(super) fn kind_number(kind: LogKind) -> i16 {
+    match kind {
+        LogKind::Thread => 1,
+        LogKind::Run => 2,
+    }
+}
+
+/// As SQLite keeps numbers.
+pub(super) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// As we keep numbers.
+pub(super) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

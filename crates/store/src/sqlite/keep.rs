@@ -1,0 +1,301 @@
+//! Leases, API keys, small values of the store's own, and what an operator does with the file.
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OptionalExtension, params};
+use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
+
+use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
+use crate::sqlite::commit::{Stop, number, unsigned};
+use crate::sqlite::read::{Readers, instant};
+use crate::sqlite::schema::{Access, connect, failure};
+use crate::sqlite::writer::now;
+
+pub(super) fn lease(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    owner: &Name,
+    time: Duration,
+) -> Result<Lease, Stop> {
+    let now = now(db)?;
+    let tenant = tenant_id(db, tenant, now)?;
+    let find = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
+    let held = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
+        Ok((row.get::<_, Name>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    let before = match held.optional()? {
+        Some((holder, _, until)) if until > now => {
+            let left_ms = unsigned(until - now);
+            return Err(StoreError::Held { log: log.clone(), owner: holder, left_ms }.into());
+        }
+        Some((_, fence, _)) => fence,
+        None => 0,
+    };
+    let (fence, until) = (before + 1, until(now, time));
+    let take = "INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tenant, log)
+                DO UPDATE SET owner = excluded.owner, fence = excluded.fence, until = excluded.until";
+    db.prepare_cached(take)?.execute(params![tenant, log.0, owner, fence, until])?;
+    lease_of(log, fence, until)
+}
+
+pub(super) fn renew(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    fence: Fence,
+    time: Duration,
+) -> Result<Lease, Stop> {
+    let now = now(db)?;
+    let (fence, until) = (number(fence.0.get()), until(now, time));
+    let hold =
+        "UPDATE leases SET until = ?4 WHERE tenant = (SELECT id FROM tenants WHERE name = ?1)
+                AND log = ?2 AND fence = ?3 AND until > ?5";
+    let row = params![tenant.0, log.0, fence, until, now];
+    if db.prepare_cached(hold)?.execute(row)? == 0 {
+        return Err(StoreError::Fenced { log: log.clone() }.into());
+    }
+    lease_of(log, fence, until)
+}
+
+pub(super) fn release(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    fence: Fence,
+) -> Result<(), Stop> {
+    // The row stays: the next fence must be higher.
+    let free = "UPDATE leases SET until = 0 WHERE tenant = (SELECT id FROM tenants WHERE name = ?1)
+                AND log = ?2 AND fence = ?3";
+    db.prepare_cached(free)?.execute(params![tenant.0, log.0, number(fence.0.get())])?;
+    Ok(())
+}
+
+fn until(now: i64, time: Duration) -> i64 {
+    now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn lease_of(log: &LogId, fence: i64, until: i64) -> Result<Lease, Stop> {
+    let fence = NonZeroU64::new(unsigned(fence)).map(Fence);
+    let fence = fence.ok_or_else(|| StoreError::Fenced { log: log.clone() })?;
+    Ok(Lease { fence, until: instant(until) })
+}
+
+fn tenant_id(db: &Connection, tenant: &Tenant, now: i64) -> Result<i64, rusqlite::Error> {
+    let add = "INSERT INTO tenants (name, created) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    db.prepare_cached(add)?.execute(params![tenant.0, now])?;
+    let find = "SELECT id FROM tenants WHERE name = ?1";
+    db.prepare_cached(find)?.query_row([&tenant.0], |row| row.get(0))
+}
+
+pub(super) fn keep(db: &Connection, name: &str, value: &[u8]) -> Result<Bytes, Stop> {
+    let add = "INSERT INTO kept VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    db.prepare_cached(add)?.execute(params![name, value])?;
+    let find = "SELECT value FROM kept WHERE name = ?1";
+    let value: Vec<u8> = db.prepare_cached(find)?.query_row([name], |row| row.get(0))?;
+    Ok(Bytes::from(value))
+}
+
+pub(super) fn replace(db: &Connection, name: &str, value: &[u8]) -> Result<(), Stop> {
+    let set = "INSERT INTO kept VALUES (?1, ?2)
+               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    db.prepare_cached(set)?.execute(params![name, value])?;
+    Ok(())
+}
+
+pub(super) fn kept(db: &Connection, begins: &str) -> Result<Vec<(String, Bytes)>, rusqlite::Error> {
+    let find = "SELECT name, value FROM kept WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name";
+    let mut find = db.prepare_cached(find)?;
+    let found =
+        find.query_map([begins], |row| Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?))))?;
+    found.collect()
+}
+
+pub(super) fn salts_not_of(
+    db: &Connection,
+    epoch: u32,
+    limit: u32,
+) -> Result<Vec<SaltRow>, rusqlite::Error> {
+    let find = "SELECT record, epoch, salt FROM salts WHERE epoch <> ?1 LIMIT ?2";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map(params![epoch, limit], |row| {
+        let bytes = Bytes::from(row.get::<_, Vec<u8>>(2)?);
+        Ok(SaltRow { record: row.get(0)?, salt: Salt { epoch: row.get(1)?, bytes } })
+    })?;
+    found.collect()
+}
+
+pub(super) fn rewrap(db: &Connection, salts: &[SaltRow]) -> Result<(), Stop> {
+    for SaltRow { record, salt } in salts {
+        let update = "UPDATE salts SET epoch = ?2, salt = ?3 WHERE record = ?1";
+        db.prepare_cached(update)?.execute(params![record, salt.epoch, &*salt.bytes])?;
+    }
+    Ok(())
+}
+
+pub(super) fn add_key(db: &Connection, key: &ApiKeyRow) -> Result<(), Stop> {
+    let now = now(db)?;
+    let tenant = tenant_id(db, &key.tenant, now)?;
+    let add = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4, ?5, NULL)";
+    db.prepare_cached(add)?.execute(params![tenant, key.id, key.label, key.hash, now])?;
+    Ok(())
+}
+
+const KEY: &str = "SELECT t.name, k.id, k.label, k.hash, k.created, k.revoked
+                   FROM api_keys k JOIN tenants t ON t.id = k.tenant";
+
+pub(super) fn key(db: &Connection, hash: &Digest) -> Result<Option<ApiKeyRow>, rusqlite::Error> {
+    let find = format!("{KEY} WHERE k.hash = ?1 AND k.revoked IS NULL");
+    db.prepare_cached(&find)?.query_row([hash], key_row).optional()
+}
+
+pub(super) fn keys(db: &Connection, tenant: &Tenant) -> Result<Vec<ApiKeyRow>, rusqlite::Error> {
+    let find = format!("{KEY} WHERE t.name = ?1 ORDER BY k.created, k.id");
+    let mut find = db.prepare_cached(&find)?;
+    find.query_map([&tenant.0], key_row)?.collect()
+}
+
+pub(super) fn revoke_key(db: &Connection, tenant: &Tenant, id: &str) -> Result<bool, Stop> {
+    let now = now(db)?;
+    let revoke = "UPDATE api_keys SET revoked = ?3 WHERE id = ?2 AND revoked IS NULL
+                  AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
+    Ok(db.prepare_cached(revoke)?.execute(params![tenant.0, id, now])? > 0)
+}
+
+fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
+    Ok(ApiKeyRow {
+        tenant: Tenant(row.get(0)?),
+        id: row.get(1)?,
+        label: row.get(2)?,
+        hash: row.get(3)?,
+        created: row.get(4)?,
+        revoked: row.get(5)?,
+    })
+}
+
+/// Deleted bytes are overwritten in the file when they are deleted; the WAL holds older pages until it is cut.
+pub(super) fn scrub(db: &Connection) -> Result<(), rusqlite::Error> {
+    // A reader that began before holds the WAL back; none of ours reads for long.
+    for _ in 0..2_000 {
+        let busy: i64 = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(rusqlite::Error::SqliteFailure(
+        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+        Some("a reader holds on to the write-ahead log".to_owned()),
+    ))
+}
+
+pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Error> {
+    let count =
+        |what: &str| db.query_row(&format!("SELECT {what}"), [], |row| row.get(0)).map(unsigned);
+    let wal = path.with_file_name(format!(
+        "{}-wal",
+        path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
+    ));
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    Ok(Stats {
+        tenants: count("count(*) FROM tenants")?,
+        threads: count("count(*) FROM logs WHERE kind = 1")?,
+        runs: count("count(*) FROM logs WHERE kind = 2")?,
+        records: count("count(*) FROM records")?,
+        content_bytes: count("coalesce(sum(bytes), 0) FROM logs")?,
+        blobs: count("count(*) FROM blobs")?,
+        blob_bytes: count("coalesce(sum(length(content)), 0) FROM blobs")?,
+        turns: count("count(*) FROM turns")?,
+        pending: count("count(*) FROM pending WHERE taken IS NULL")?,
+        segments: count("count(*) FROM segments")?,
+        manifests: count("count(*) FROM manifests")?,
+        disk_bytes: size(path) + size(&wal),
+    })
+}
+
+pub(super) fn check(db: &Connection) -> Result<Vec<String>, rusqlite::Error> {
+    let mut problems: Vec<String> = Vec::new();
+    let mut check = db.prepare("PRAGMA integrity_check")?;
+    for line in check.query_map([], |row| row.get::<_, String>(0))? {
+        problems.push(line?);
+    }
+    problems.retain(|line| line != "ok");
+    let mut gaps = db.prepare(
+        "SELECT l.name, l.last - coalesce(l.fork_at, 0), count(r.id) FROM logs l
+         LEFT JOIN records r ON r.tenant = l.tenant AND r.log = l.id
+         GROUP BY l.id HAVING count(r.id) <> l.last - coalesce(l.fork_at, 0)
+         OR coalesce(max(r.seq), l.last) <> l.last",
+    )?;
+    let gaps = gaps.query_map([], |row| {
+        let (log, wanted, found): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(format!("{log} should have {wanted} records of its own, and has {found}"))
+    })?;
+    for gap in gaps {
+        problems.push(gap?);
+    }
+    Ok(problems)
+}
+
+/// Copies the file a few pages at a time, so that nobody waits for it.
+pub(super) async fn backup(
+    readers: &Readers,
+    to: PathBuf,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    if to.exists() {
+        let problem = format!("{} exists: choose another name for the backup", to.display());
+        return Err(StoreError::invalid(problem));
+    }
+    let from = readers.path().to_owned();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let copying = tokio::task::spawn_blocking(move || {
+        let copied = copy(&from, &to, |share| {
+            tell.send(share).ok();
+        });
+        if copied.is_err() {
+            // Half a backup is worse than none.
+            drop(std::fs::remove_file(&to));
+        }
+        copied
+    });
+    while let Some(share) = told.recv().await {
+        progress(share);
+    }
+    copying.await.map_err(|_| StoreError::Closed)?
+}
+
+fn copy(from: &Path, to: &Path, tell: impl Fn(f64)) -> Result<(), StoreError> {
+    const PAGES: i32 = 1024;
+    let reading = |error| failure(error, from);
+    let writing = |error| failure(error, to);
+    let source = connect(from, Access::Read).map_err(reading)?;
+    // One read transaction: the copy is of one moment, and writers need not wait for it.
+    source.execute_batch("BEGIN; SELECT count(*) FROM kept;").map_err(reading)?;
+    let mut target = Connection::open(to).map_err(writing)?;
+    let backup = Backup::new(&source, &mut target).map_err(writing)?;
+    loop {
+        let step = backup.step(PAGES).map_err(writing)?;
+        let done = backup.progress();
+        if done.pagecount > 0 {
+            tell(1.0 - f64::from(done.remaining) / f64::from(done.pagecount));
+        }
+        match step {
+            StepResult::Done => break,
+            StepResult::More => {}
+            StepResult::Busy | StepResult::Locked | _ => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    drop(backup);
+    // The copy must be on the disk before anybody relies on it.
+    drop(target);
+    let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
+    synced.map_err(|error| {
+        StoreError::Unreachable(to.display().to_string().into(), error.to_string().into())
+    })
+}

@@ -1,0 +1,249 @@
+//! The store in an SQLite file: one writer thread, and readers beside it.
+//!
+//! The file is in WAL mode with `synchronous=FULL`: what was acknowledged survives a loss of power. Several processes may
+//! open the same file; each has its own writer and its own segment of the chains.
+
+mod commit;
+mod keep;
+mod read;
+mod schema;
+mod wait;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Boxed, Digest, Fence, Found, Lease, LogHead, LogId, Name, Pending, Receipt, StoreError, Tenant,
+};
+
+use crate::backend::{
+    ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedBatch, SealedKey, Span,
+    Stats,
+};
+use crate::chain::Head;
+use crate::manifest::{Manifest, Signer};
+use crate::options::Options;
+use crate::sqlite::read::Readers;
+use crate::sqlite::wait::Waiters;
+use crate::sqlite::writer::WriterHandle;
+
+#[cfg(test)]
+pub(crate) use crate::sqlite::schema::connect;
+pub(crate) use crate::sqlite::schema::create_for_backup;
+
+/// A store in an SQLite file.
+pub(crate) struct Sqlite {
+    writer: WriterHandle,
+    readers: Readers,
+    waiters: Arc<Waiters>,
+    path: PathBuf,
+}
+
+impl Sqlite {
+    /// Opens the file, and makes it where there is none and the options say so.
+    pub(crate) async fn open(
+        path: &Path,
+        options: &Options,
+        writer: Name,
+    ) -> Result<Self, StoreError> {
+        let (path, options) = (path.to_owned(), options.clone());
+        let opening = tokio::task::spawn_blocking(move || {
+            let database = schema::open(&path, options.create)?;
+            let waiters = Arc::new(Waiters::new(&path));
+            let readers = Readers::new(&path, options.readers);
+            let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
+            Ok(Self { writer, readers, waiters, path })
+        });
+        opening.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Backend for Sqlite {
+    fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt> {
+        Box::pin(self.writer.commit(batch))
+    }
+
+    fn sign_with(&self, signer: Arc<Signer>) {
+        self.writer.sign_with(signer);
+    }
+
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.readers.read(move |db| read::log(db, &tenant, &log))
+    }
+
+    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> Boxed<'a, Vec<LogHead>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| read::logs(db, &tenant, &listing))
+    }
+
+    fn rows<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, span: Span) -> Boxed<'a, Vec<Row>> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.readers.read(move |db| read::rows(db, &tenant, &log, span))
+    }
+
+    fn place_of_event<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        event: u64,
+    ) -> Boxed<'a, u64> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.readers.read(move |db| read::place_of_event(db, &tenant, &log, event))
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        at_most: u64,
+    ) -> Boxed<'a, Option<Row>> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.readers.read(move |db| read::checkpoint(db, &tenant, &log, at_most))
+    }
+
+    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> Boxed<'a, Vec<(LogId, u64)>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| read::about(db, &tenant, about))
+    }
+
+    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<Bytes>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| read::blob(db, &tenant, blob))
+    }
+
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+        Box::pin(self.waiters.wait(&self.readers, tenant, log, after))
+    }
+
+    fn lease<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        owner: &'a str,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        let (tenant, log, owner) = (tenant.clone(), log.clone(), Name::from(owner));
+        self.writer.act(move |db| keep::lease(db, &tenant, &log, &owner, time))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.writer.act(move |db| keep::renew(db, &tenant, &log, fence, time))
+    }
+
+    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.writer.act(move |db| keep::release(db, &tenant, &log, fence))
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [SealedKey],
+    ) -> Boxed<'a, Vec<Option<Found>>> {
+        let (tenant, keys) = (tenant.clone(), keys.to_vec());
+        self.readers.read(move |db| read::find(db, &tenant, &keys))
+    }
+
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> Boxed<'a, Vec<Pending>> {
+        let (tenant, log) = (tenant.clone(), log.cloned());
+        self.readers.read(move |db| read::pending(db, &tenant, log.as_ref()))
+    }
+
+    fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
+        self.readers.read(move |db| read::chain(db, after, limit))
+    }
+
+    fn heads(&self) -> Boxed<'_, Vec<Head>> {
+        self.readers.read(read::heads)
+    }
+
+    fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
+        self.readers.read(move |db| read::manifests(db, after, limit))
+    }
+
+    fn tenants(&self) -> Boxed<'_, Vec<Tenant>> {
+        self.readers.read(read::tenants)
+    }
+
+    fn stats(&self) -> Boxed<'_, Stats> {
+        let path = self.path.clone();
+        self.readers.read(move |db| keep::stats(db, &path))
+    }
+
+    fn salts_not_of(&self, epoch: u32, limit: u32) -> Boxed<'_, Vec<SaltRow>> {
+        self.readers.read(move |db| keep::salts_not_of(db, epoch, limit))
+    }
+
+    fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
+        self.writer.act(move |db| keep::rewrap(db, &salts))
+    }
+
+    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, Bytes> {
+        let name = name.to_owned();
+        self.writer.act(move |db| keep::keep(db, &name, &value))
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()> {
+        let name = name.to_owned();
+        self.writer.act(move |db| keep::replace(db, &name, &value))
+    }
+
+    fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
+        let begins = begins.to_owned();
+        self.readers.read(move |db| keep::kept(db, &begins))
+    }
+
+    fn add_key(&self, key: ApiKeyRow) -> Boxed<'_, ()> {
+        self.writer.act(move |db| keep::add_key(db, &key))
+    }
+
+    fn key(&self, hash: Digest) -> Boxed<'_, Option<ApiKeyRow>> {
+        self.readers.read(move |db| keep::key(db, &hash))
+    }
+
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| keep::keys(db, &tenant))
+    }
+
+    fn revoke_key<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Boxed<'a, bool> {
+        let (tenant, id) = (tenant.clone(), id.to_owned());
+        self.writer.act(move |db| keep::revoke_key(db, &tenant, &id))
+    }
+
+    fn scrub(&self) -> Boxed<'_, ()> {
+        self.writer.act_outside(keep::scrub)
+    }
+
+    fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
+        Box::pin(keep::backup(&self.readers, to, progress))
+    }
+
+    fn check(&self) -> Boxed<'_, Vec<String>> {
+        self.readers.read(keep::check)
+    }
+
+    fn close(&self) -> Boxed<'_, ()> {
+        Box::pin(async move {
+            self.writer.close().await?;
+            self.waiters.close();
+            self.readers.close();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,398 @@
+//! Reading, on connections of its own: a reader sees what was committed when it began, and waits for nobody.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql, params};
+use throughline_core::{
+    Boxed, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
+    StoreError, Tenant, VaultTurn,
+};
+use tokio::sync::Semaphore;
+
+use crate::backend::{
+    ChainRow, Erased, KeyKind, Listing, Order, Row, Salt, SealedKey, Span, fork_of,
+};
+use crate::chain::Head;
+use crate::manifest::Manifest;
+use crate::sqlite::commit::{kind_number, number, unsigned};
+use crate::sqlite::schema::{Access, connect, failure};
+use crate::sqlite::writer::now;
+
+/// The connections that read.
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(path: &Path, count: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(count.max(1)));
+        Self { path: path.to_owned(), idle: Arc::default(), permits }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads on the next free connection.
+    pub(super) fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        Box::pin(async move {
+            let permit = self.permits.clone().acquire_owned().await;
+            let permit = permit.map_err(|_| StoreError::Closed)?;
+            let (path, idle) = (self.path.clone(), self.idle.clone());
+            let reading = tokio::task::spawn_blocking(move || {
+                let db = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let outcome = match db {
+                    Some(db) => Ok(db),
+                    None => connect(&path, Access::Read),
+                };
+                let outcome = outcome.and_then(|db| Ok((read(&db)?, db)));
+                drop(permit);
+                let (value, db) = outcome.map_err(|error| failure(error, &path))?;
+                idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+                Ok(value)
+            });
+            reading.await.map_err(|_| StoreError::Closed)?
+        })
+    }
+
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+const LOG: &str = "
+    SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, l.status, l.last, l.events, l.bytes,
+           l.created, l.updated, l.gone
+    FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+    WHERE l.tenant = (SELECT id FROM tenants WHERE name = ?1)";
+
+pub(super) fn log(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+) -> Result<Option<LogHead>, rusqlite::Error> {
+    let find = format!("{LOG} AND l.name = ?2");
+    db.prepare_cached(&find)?.query_row(params![tenant.0, log.0], log_head).optional()
+}
+
+pub(super) fn logs(
+    db: &Connection,
+    tenant: &Tenant,
+    listing: &Listing,
+) -> Result<Vec<LogHead>, rusqlite::Error> {
+    let mut find = LOG.to_owned();
+    let kind = listing.kind.map(kind_number);
+    let of = listing.of.as_ref().map(|log| log.0.clone());
+    let forks_of = listing.forks_of.as_ref().map(|log| log.0.clone());
+    let after = listing.after.as_ref().map(|log| log.0.clone());
+    let mut values: Vec<&dyn ToSql> = vec![&tenant.0];
+    let mut filter = |condition: &str, value| {
+        values.push(value);
+        find += &condition.replace('?', &format!("?{}", values.len()));
+    };
+    if kind.is_some() {
+        filter(" AND l.kind = ?", &kind);
+    }
+    if of.is_some() {
+        filter(" AND o.name = ?", &of);
+    }
+    if forks_of.is_some() {
+        filter(" AND f.name = ?", &forks_of);
+    }
+    let (sign, order) = match listing.order {
+        Order::Newest => ('<', "DESC"),
+        Order::Oldest => ('>', "ASC"),
+    };
+    if after.is_some() {
+        let place = format!(
+            " AND (l.updated, l.id) {sign} (SELECT updated, id FROM logs
+              WHERE tenant = (SELECT id FROM tenants WHERE name = ?1) AND name = ?)"
+        );
+        // The first number stands already.
+        let place = place.replace("?1", "\u{1}");
+        filter(&place, &after);
+        find = find.replace('\u{1}', "?1");
+    }
+    let limit = listing.limit;
+    let find = format!("{find} ORDER BY l.updated {order}, l.id {order} LIMIT {limit}");
+    let mut find = db.prepare(&find)?;
+    find.query_map(&*values, log_head)?.collect()
+}
+
+fn log_head(row: &SqlRow<'_>) -> Result<LogHead, rusqlite::Error> {
+    let rewinds: Option<String> = row.get(5)?;
+    let fork = row.get::<_, Option<Name>>(3)?.map(LogId);
+    Ok(LogHead {
+        log: LogId(row.get(0)?),
+        kind: if row.get::<_, i16>(1)? == 2 { LogKind::Run } else { LogKind::Thread },
+        of: row.get::<_, Option<Name>>(2)?.map(LogId),
+        fork: fork_of(fork, row.get::<_, Option<i64>>(4)?.map(unsigned)),
+        rewinds: rewinds_of(rewinds.as_deref().unwrap_or_default()),
+        status: row.get(6)?,
+        last: unsigned(row.get(7)?),
+        events: unsigned(row.get(8)?),
+        bytes: unsigned(row.get(9)?),
+        created: instant(row.get(10)?),
+        updated: instant(row.get(11)?),
+        gone: Erased::of(row.get(12)?).map(Erased::why),
+    })
+}
+
+/// The rewinds of a log, from the text in which they are kept.
+pub(crate) fn rewinds_of(text: &str) -> Vec<Rewind> {
+    let rewind = |pair: &str| {
+        let (at, to) = pair.split_once(':')?;
+        Some(Rewind { at: at.parse().ok()?, to: to.parse().ok()? })
+    };
+    text.split(' ').filter_map(rewind).collect()
+}
+
+const ROW: &str = "
+    SELECT r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, r.link, g.writer,
+           r.position, r.blob, r.content, s.epoch, s.salt, r.erased";
+const ROWS: &str = "
+    FROM records r JOIN segments g ON g.id = r.segment LEFT JOIN salts s ON s.record = r.id
+    WHERE r.tenant = (SELECT id FROM tenants WHERE name = ?1)
+    AND r.log = (SELECT l.id FROM logs l JOIN tenants t ON t.id = l.tenant
+                 WHERE t.name = ?1 AND l.name = ?2)";
+
+pub(super) fn rows(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    span: Span,
+) -> Result<Vec<Row>, rusqlite::Error> {
+    let find = format!("{ROW} {ROWS} AND r.seq > ?3 AND r.seq <= ?4 ORDER BY r.seq LIMIT ?5");
+    let mut find = db.prepare_cached(&find)?;
+    let place = params![tenant.0, log.0, number(span.after), number(span.up_to), span.limit];
+    find.query_map(place, row)?.collect()
+}
+
+pub(super) fn checkpoint(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    at_most: u64,
+) -> Result<Option<Row>, rusqlite::Error> {
+    let find = format!(
+        "{ROW} {ROWS} AND r.kind = 'checkpoint' AND r.seq <= ?3 AND r.erased IS NULL
+         ORDER BY r.seq DESC LIMIT 1"
+    );
+    let place = params![tenant.0, log.0, number(at_most)];
+    db.prepare_cached(&find)?.query_row(place, row).optional()
+}
+
+fn row(row: &SqlRow<'_>) -> Result<Row, rusqlite::Error> {
+    let salt = match (row.get::<_, Option<u32>>(13)?, row.get::<_, Option<Vec<u8>>>(14)?) {
+        (Some(epoch), Some(bytes)) => Some(Salt { epoch, bytes: Bytes::from(bytes) }),
+        (_, _) => None,
+    };
+    Ok(Row {
+        seq: unsigned(row.get(0)?),
+        kind: row.get(1)?,
+        at: row.get(2)?,
+        events: row.get(3)?,
+        last_event: row.get::<_, Option<i64>>(4)?.map(unsigned),
+        about: row.get(5)?,
+        size: unsigned(row.get(6)?),
+        commitment: row.get(7)?,
+        link: row.get(8)?,
+        writer: row.get(9)?,
+        position: unsigned(row.get(10)?),
+        blob: row.get(11)?,
+        content: row.get::<_, Option<Vec<u8>>>(12)?.map(Bytes::from),
+        salt,
+        erased: Erased::of(row.get(15)?),
+    })
+}
+
+pub(super) fn place_of_event(
+    db: &Connection,
+    tenant: &Tenant,
+    log: &LogId,
+    event: u64,
+) -> Result<u64, rusqlite::Error> {
+    let find = format!("SELECT r.seq {ROWS} AND r.last_event > ?3 ORDER BY r.last_event LIMIT 1");
+    let place = params![tenant.0, log.0, number(event)];
+    let seq = db.prepare_cached(&find)?.query_row(place, |row| row.get(0)).optional()?;
+    match seq {
+        Some(seq) => Ok(unsigned(seq).saturating_sub(1)),
+        None => last(db, tenant, log),
+    }
+}
+
+/// The log's last sequence number; 0 where there is no such log.
+pub(super) fn last(db: &Connection, tenant: &Tenant, log: &LogId) -> Result<u64, rusqlite::Error> {
+    let find = "SELECT l.last FROM logs l JOIN tenants t ON t.id = l.tenant
+                WHERE t.name = ?1 AND l.name = ?2";
+    let place = params![tenant.0, log.0];
+    let last = db.prepare_cached(find)?.query_row(place, |row| row.get(0)).optional()?;
+    Ok(last.map_or(0, unsigned))
+}
+
+pub(super) fn about(
+    db: &Connection,
+    tenant: &Tenant,
+    about: i64,
+) -> Result<Vec<(LogId, u64)>, rusqlite::Error> {
+    let find = "SELECT l.name, r.seq FROM records r JOIN logs l ON l.id = r.log
+                WHERE r.tenant = (SELECT id FROM tenants WHERE name = ?1) AND r.about = ?2
+                ORDER BY r.id";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map(params![tenant.0, about], |row| {
+        Ok((LogId(row.get(0)?), unsigned(row.get(1)?)))
+    })?;
+    found.collect()
+}
+
+pub(super) fn blob(
+    db: &Connection,
+    tenant: &Tenant,
+    blob: i64,
+) -> Result<Option<Bytes>, rusqlite::Error> {
+    let find = "SELECT b.content FROM blobs b JOIN tenants t ON t.id = b.tenant
+                WHERE t.name = ?1 AND b.id = ?2";
+    let found = db
+        .prepare_cached(find)?
+        .query_row(params![tenant.0, blob], |row| row.get::<_, Vec<u8>>(0).map(Bytes::from));
+    found.optional()
+}
+
+pub(super) fn find(
+    db: &Connection,
+    tenant: &Tenant,
+    keys: &[SealedKey],
+) -> Result<Vec<Option<Found>>, rusqlite::Error> {
+    keys.iter().map(|key| find_one(db, tenant, *key)).collect()
+}
+
+fn find_one(
+    db: &Connection,
+    tenant: &Tenant,
+    key: SealedKey,
+) -> Result<Option<Found>, rusqlite::Error> {
+    let newest = "
+        SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, count(*) OVER (),
+               (SELECT r.erased FROM records r WHERE r.tenant = u.tenant AND r.log = u.log
+                AND r.seq BETWEEN u.first AND u.last AND r.erased IS NOT NULL LIMIT 1)
+        FROM turn_keys k JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log
+        WHERE k.tenant = (SELECT id FROM tenants WHERE name = ?1) AND k.kind = ?2 AND k.hash = ?3
+        ORDER BY u.id DESC LIMIT 1";
+    let place = params![tenant.0, key.kind.number(), key.hash];
+    let found = db.prepare_cached(newest)?.query_row(place, |row| {
+        let turn = VaultTurn {
+            id: NodeId(row.get(0)?),
+            parent: row.get::<_, Option<Name>>(1)?.map(NodeId),
+            log: LogId(row.get(2)?),
+            first: unsigned(row.get(3)?),
+            last: unsigned(row.get(4)?),
+            prefix: row.get(5)?,
+            gone: Erased::of(row.get(7)?).map(Erased::why),
+        };
+        Ok(Found { turn, siblings: row.get::<_, u32>(6)?.saturating_sub(1) })
+    });
+    // An id that names more than one turn names none.
+    let unambiguous = |found: &Found| key.kind != KeyKind::Id || found.siblings == 0;
+    Ok(found.optional()?.filter(unambiguous))
+}
+
+pub(super) fn pending(
+    db: &Connection,
+    tenant: &Tenant,
+    log: Option<&LogId>,
+) -> Result<Vec<Pending>, rusqlite::Error> {
+    let now = now(db)?;
+    let find = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.taken
+                FROM pending p JOIN logs l ON l.id = p.log
+                WHERE p.tenant = (SELECT id FROM tenants WHERE name = ?1)
+                AND (?2 IS NULL OR l.name = ?2) ORDER BY p.opened, p.id";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map(params![tenant.0, log.map(|log| &log.0)], |row| {
+        let (expires, taken) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?);
+        let status = match (taken, expires) {
+            (Some(_), _) => PendingStatus::Taken,
+            (None, Some(expires)) if expires <= now => PendingStatus::Expired,
+            (None, _) => PendingStatus::Open,
+        };
+        Ok(Pending {
+            id: row.get(0)?,
+            kind: row.get(1)?,
+            log: LogId(row.get(2)?),
+            seq: unsigned(row.get(3)?),
+            opened: instant(row.get(4)?),
+            expires: expires.map(instant),
+            status,
+        })
+    })?;
+    found.collect()
+}
+
+pub(super) fn chain(
+    db: &Connection,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<ChainRow>, rusqlite::Error> {
+    let find = format!(
+        "{ROW}, r.id, t.name, l.name
+         FROM records r LEFT JOIN segments g ON g.id = r.segment LEFT JOIN salts s ON s.record = r.id
+         LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
+         WHERE r.id > ?1 ORDER BY r.id LIMIT ?2"
+    );
+    let mut find = db.prepare_cached(&find)?;
+    let found = find.query_map(params![after, limit], |sql| {
+        Ok(ChainRow {
+            id: sql.get(16)?,
+            tenant: Tenant(sql.get(17)?),
+            log: LogId(sql.get(18)?),
+            row: row(sql)?,
+        })
+    })?;
+    found.collect()
+}
+
+pub(super) fn heads(db: &Connection) -> Result<Vec<Head>, rusqlite::Error> {
+    let find = "SELECT t.name, g.writer, g.position, g.link
+                FROM segments g JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map([], |row| {
+        Ok(Head {
+            tenant: Tenant(row.get(0)?),
+            writer: row.get(1)?,
+            position: unsigned(row.get(2)?),
+            link: row.get(3)?,
+        })
+    })?;
+    found.collect()
+}
+
+pub(super) fn manifests(
+    db: &Connection,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Manifest)>, rusqlite::Error> {
+    let find = "SELECT id, body, signature FROM manifests WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map(params![after, limit], |row| {
+        Ok((row.get(0)?, Manifest { body: row.get(1)?, signature: row.get(2)? }))
+    })?;
+    found.collect()
+}
+
+pub(super) fn tenants(db: &Connection) -> Result<Vec<Tenant>, rusqlite::Error> {
+    let mut find = db.prepare_cached("SELECT name FROM tenants ORDER BY name")?;
+    find.query_map([], |row| row.get(0).map(Tenant))?.collect()
+}
+
+/// An instant, from the milliseconds in which it is kept.
+pub(super) fn instant(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MIN)
+}

@@ -1,0 +1,150 @@
+//! Waiting for records, whichever process writes them.
+//!
+//! A commit of this process wakes those who wait for its logs. Another process's commit shows in the file's data version,
+//! which is looked at while anybody waits.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use throughline_core::{LogId, StoreError, Tenant};
+use tokio::sync::Notify;
+
+use crate::sqlite::read::{self, Readers};
+use crate::sqlite::schema::{Access, connect};
+
+/// How often the file is looked at while somebody waits.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Those who wait.
+pub(super) struct Waiters {
+    path: PathBuf,
+    waiting: Mutex<HashMap<(Tenant, LogId), Arc<Notify>>>,
+    watched: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Waiters {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            waiting: Mutex::default(),
+            watched: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until the log has a record after that one.
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        readers: &Readers,
+        tenant: &Tenant,
+        log: &LogId,
+        after: u64,
+    ) -> Result<(), StoreError> {
+        let key = (tenant.clone(), log.clone());
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(StoreError::Closed);
+            }
+            let notify = {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(waiting.entry(key.clone()).or_default())
+            };
+            // Whoever writes between the look and the wait still wakes us.
+            let notified = notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            self.watch();
+            let (tenant, log) = key.clone();
+            let last = readers.read(move |db| read::last(db, &tenant, &log)).await?;
+            if last > after {
+                self.leave(&key, notify.clone());
+                return Ok(());
+            }
+            notified.await;
+        }
+    }
+
+    /// Wakes those who wait for these logs.
+    pub(super) fn wake(&self, tenant: &Tenant, logs: &[LogId]) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_empty() {
+            return;
+        }
+        for log in logs {
+            if let Some(notify) = waiting.get(&(tenant.clone(), log.clone())) {
+                notify.notify_waiters();
+            }
+        }
+    }
+
+    /// Wakes everybody, for the last time.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Whether anybody still waits. Those who went away without a word are forgotten.
+    fn wake_all(&self) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
+        waiting.values().for_each(|notify| notify.notify_waiters());
+        !waiting.is_empty()
+    }
+
+    fn leave(&self, key: &(Tenant, LogId), notify: Arc<Notify>) {
+        drop(notify);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.get(key).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
+            waiting.remove(key);
+        }
+    }
+
+    fn is_anybody_waiting(&self) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
+        !waiting.is_empty()
+    }
+
+    /// Looks at the file while somebody waits.
+    fn watch(self: &Arc<Self>) {
+        if self.watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let waiters = Arc::clone(self);
+        tokio::spawn(async move {
+            let path = waiters.path.clone();
+            let opened = tokio::task::spawn_blocking(move || connect(&path, Access::Read)).await;
+            let Ok(Ok(db)) = opened else {
+                waiters.watched.store(false, Ordering::Release);
+                return;
+            };
+            let mut seen = version(&db);
+            while !waiters.closed.load(Ordering::Acquire) {
+                tokio::time::sleep(LOOK).await;
+                let found = version(&db);
+                if found != seen {
+                    seen = found;
+                    waiters.wake_all();
+                }
+                if !waiters.is_anybody_waiting() {
+                    break;
+                }
+            }
+            waiters.watched.store(false, Ordering::Release);
+            // Somebody may have come while the watch ended.
+            if waiters.is_anybody_waiting() && !waiters.closed.load(Ordering::Acquire) {
+                waiters.wake_all();
+            }
+        });
+    }
+}
+
+/// Changes with every commit of another connection.
+fn version(db: &Connection) -> Option<i64> {
+    db.query_row("PRAGMA data_version", [], |row| row.get(0)).ok()
+}

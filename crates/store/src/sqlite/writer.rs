@@ -1,0 +1,374 @@
+//! The one thread that writes. It commits whatever queued during the last fsync: no timer, and no writer waits for
+//! another's batch to fill up.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use throughline_core::{Boxed, LogId, Name, Receipt, StoreError, Tenant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::backend::SealedBatch;
+use crate::manifest::{Series, Signer};
+use crate::options::{Durability, Options};
+use crate::sqlite::commit::{Chains, Stop, write_manifest};
+use crate::sqlite::schema::failure;
+use crate::sqlite::wait::Waiters;
+
+/// How many batches one transaction takes at most, so that the first need not wait for too many others.
+const GROUP: usize = 256;
+/// How many bytes one transaction takes, more or less.
+const GROUP_BYTES: usize = 16 << 20;
+/// How long a relaxed commit may stay in memory.
+const RELAXED: Duration = Duration::from_millis(50);
+/// How long heads may move before a manifest is signed.
+const UNSIGNED: Duration = Duration::from_secs(1);
+
+/// Sends work to the thread.
+pub(super) struct WriterHandle {
+    jobs: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+enum Job {
+    Commit { batch: SealedBatch, reply: Reply<Receipt>, room: OwnedSemaphorePermit },
+    Act(Box<dyn FnOnce(&mut Writer) + Send>),
+    Sign(Arc<Signer>),
+    Close(oneshot::Sender<()>),
+}
+
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+impl WriterHandle {
+    pub(super) fn start(
+        db: Connection,
+        path: &Path,
+        options: &Options,
+        name: Name,
+        waiters: Arc<Waiters>,
+    ) -> Result<Self, StoreError> {
+        let (jobs, queue) = mpsc::channel();
+        let mut writer = Writer {
+            db,
+            path: path.to_owned(),
+            chains: Chains::new(name),
+            series: None,
+            durability: options.durability,
+            unflushed: false,
+            waiters,
+        };
+        let thread = std::thread::Builder::new().name("throughline-writer".into());
+        let thread = thread.spawn(move || writer.run(&queue)).map_err(|error| {
+            StoreError::invalid(format!("the system has no thread for the writer: {error}"))
+        })?;
+        let room = Arc::new(Semaphore::new(options.queue.max(1)));
+        Ok(Self { jobs, room, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt, StoreError> {
+        let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let (reply, receipt) = oneshot::channel();
+        let job = Job::Commit { batch, reply, room };
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        receipt.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Does something on the writer's connection, in a transaction of its own.
+    pub(super) fn act<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> Result<T, Stop> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Act(Box::new(move |writer: &mut Writer| {
+            // Whoever asked may have gone meanwhile.
+            drop(reply.send(writer.act(act)));
+        }));
+        let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
+        Box::pin(async move {
+            sent?;
+            answer.await.map_err(|_| StoreError::Closed)?
+        })
+    }
+
+    /// Does something on the writer's connection, outside any transaction.
+    pub(super) fn act_outside<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Act(Box::new(move |writer: &mut Writer| {
+            // Whoever asked may have gone meanwhile.
+            drop(reply.send(act(&writer.db).map_err(|error| failure(error, &writer.path))));
+        }));
+        let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
+        Box::pin(async move {
+            sent?;
+            answer.await.map_err(|_| StoreError::Closed)?
+        })
+    }
+
+    pub(super) fn sign_with(&self, signer: Arc<Signer>) {
+        // A thread that has ended signs nothing.
+        drop(self.jobs.send(Job::Sign(signer)));
+    }
+
+    pub(super) async fn close(&self) -> Result<(), StoreError> {
+        let (reply, closed) = oneshot::channel();
+        if self.jobs.send(Job::Close(reply)).is_err() {
+            return Ok(());
+        }
+        closed.await.map_err(|_| StoreError::Closed)?;
+        self.room.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+            joined.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the thread has.
+pub(super) struct Writer {
+    db: Connection,
+    path: PathBuf,
+    chains: Chains,
+    series: Option<Series>,
+    durability: Durability,
+    unflushed: bool,
+    waiters: Arc<Waiters>,
+}
+
+impl Writer {
+    fn run(&mut self, queue: &mpsc::Receiver<Job>) {
+        let mut next = None;
+        loop {
+            let job = match next.take() {
+                Some(job) => Ok(job),
+                None => match self.patience() {
+                    None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                    Some(time) => queue.recv_timeout(time),
+                },
+            };
+            match job {
+                Ok(Job::Commit { batch, reply, room }) => {
+                    let mut group = vec![(batch, reply, room)];
+                    let mut bytes = group.iter().map(|(batch, ..)| weight(batch)).sum::<usize>();
+                    while group.len() < GROUP && bytes < GROUP_BYTES {
+                        match queue.try_recv() {
+                            Ok(Job::Commit { batch, reply, room }) => {
+                                bytes += weight(&batch);
+                                group.push((batch, reply, room));
+                            }
+                            Ok(other) => {
+                                next = Some(other);
+                                break;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                    self.commit(group);
+                }
+                Ok(Job::Act(act)) => act(self),
+                Ok(Job::Sign(signer)) => {
+                    self.series = Some(Series::new(signer, self.chains.writer.clone()));
+                }
+                Ok(Job::Close(reply)) => {
+                    self.settle();
+                    // A closed file needs no WAL beside it; whoever still reads keeps it.
+                    let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+                    drop(self.db.query_row(truncate, [], |_| Ok(())));
+                    reply.send(()).ok();
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.settle();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// How long the thread may wait for work before it has work of its own.
+    fn patience(&self) -> Option<Duration> {
+        if self.unflushed {
+            return Some(RELAXED);
+        }
+        (self.series.is_some() && self.chains.have_moved()).then_some(UNSIGNED)
+    }
+
+    /// Commits the group in one transaction. If the database fails, nothing of it was written, and each batch is
+    /// tried alone: so one that cannot be written does not take the others with it.
+    fn commit(&mut self, group: Vec<(SealedBatch, Reply<Receipt>, OwnedSemaphorePermit)>) {
+        let batches: Vec<&SealedBatch> = group.iter().map(|(batch, ..)| batch).collect();
+        let mut results = self.transaction(&batches);
+        if results.is_err() && group.len() > 1 {
+            let alone = batches.iter().map(|batch| match self.transaction(&[batch]) {
+                Ok(mut results) => results.pop().unwrap_or(Err(StoreError::Closed)),
+                Err(error) => Err(error),
+            });
+            results = Ok(alone.collect());
+        }
+        let results = match results {
+            Ok(results) => results,
+            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let wrote = |(batch, result): (&SealedBatch, &Result<Receipt, StoreError>)| match result {
+            Ok(receipt) if !receipt.repeated => Some(logs_of(batch)),
+            Ok(_) | Err(_) => None,
+        };
+        let written: Vec<_> = batches.iter().copied().zip(&results).filter_map(wrote).collect();
+        for ((_, reply, room), result) in group.into_iter().zip(results) {
+            // Whoever asked may have gone meanwhile.
+            drop(reply.send(result));
+            drop(room);
+        }
+        for (tenant, logs) in written {
+            self.waiters.wake(&tenant, &logs);
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        batches: &[&SealedBatch],
+    ) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
+        let outcome = self.try_transaction(batches);
+        outcome.map_err(|error| {
+            self.chains.forget();
+            // Where the database gave up, it may have rolled back already.
+            drop(self.db.execute_batch("ROLLBACK"));
+            failure(error, &self.path)
+        })
+    }
+
+    fn try_transaction(
+        &mut self,
+        batches: &[&SealedBatch],
+    ) -> Result<Vec<Result<Receipt, StoreError>>, rusqlite::Error> {
+        self.set_synchronous(self.durability == Durability::Durable)?;
+        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let now = now(&self.db)?;
+        let mut results = Vec::with_capacity(batches.len());
+        for batch in batches {
+            results.push(match self.chains.apply(&self.db, batch, now) {
+                Ok(receipt) => Ok(receipt),
+                Err(Stop::Rejected(error)) => Err(error),
+                Err(Stop::Failed(error)) => return Err(error),
+            });
+        }
+        self.chains.write_heads(&self.db)?;
+        let manifest = match &self.series {
+            Some(series) if self.chains.is_manifest_due(now) => {
+                let manifest = series.next(now, self.chains.moved());
+                write_manifest(&self.db, &manifest)?;
+                Some(manifest)
+            }
+            Some(_) | None => None,
+        };
+        self.db.prepare_cached("COMMIT")?.execute([])?;
+        self.chains.committed();
+        if let (Some(manifest), Some(series)) = (manifest, &mut self.series) {
+            series.wrote(&manifest);
+            self.chains.signed(now);
+        }
+        self.unflushed = self.durability == Durability::Relaxed;
+        Ok(results)
+    }
+
+    /// Signs what was not signed, and flushes what was not flushed.
+    fn settle(&mut self) {
+        // What fails here is tried again with the next write, and at the next opening.
+        drop(self.try_settle());
+    }
+
+    fn try_settle(&mut self) -> Result<(), rusqlite::Error> {
+        self.set_synchronous(true)?;
+        let wanted = self.series.is_some() && self.chains.have_moved();
+        if !wanted && !self.unflushed {
+            return Ok(());
+        }
+        let settled = self.in_transaction(|writer| {
+            let now = now(&writer.db)?;
+            let Some(series) = writer.series.as_mut().filter(|_| wanted) else {
+                // Any commit takes with it what earlier ones left in memory.
+                let touch = "INSERT INTO kept VALUES ('flushed', ?1)
+                             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+                writer.db.execute(touch, [now.to_be_bytes()])?;
+                return Ok(());
+            };
+            let manifest = series.next(now, writer.chains.moved());
+            write_manifest(&writer.db, &manifest)?;
+            series.wrote(&manifest);
+            writer.chains.signed(now);
+            Ok(())
+        });
+        self.unflushed &= settled.is_err();
+        settled
+    }
+
+    fn act<T>(
+        &mut self,
+        act: impl FnOnce(&Connection) -> Result<T, Stop>,
+    ) -> Result<T, StoreError> {
+        let done = self
+            .set_synchronous(true)
+            .map_err(Stop::Failed)
+            .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(&writer.db)));
+        done.map_err(|stop| match stop {
+            Stop::Rejected(error) => error,
+            Stop::Failed(error) => failure(error, &self.path),
+        })
+    }
+
+    fn in_transaction(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), rusqlite::Error>,
+    ) -> Result<(), rusqlite::Error> {
+        self.in_transaction_or(|error| error, work)
+    }
+
+    fn in_transaction_or<T, E>(
+        &mut self,
+        wrap: impl Fn(rusqlite::Error) -> E,
+        work: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.db.execute_batch("BEGIN IMMEDIATE").map_err(&wrap)?;
+        let done = work(self)
+            .and_then(|done| self.db.execute_batch("COMMIT").map_err(&wrap).map(|()| done));
+        if done.is_err() {
+            // Where the database gave up, it may have rolled back already.
+            drop(self.db.execute_batch("ROLLBACK"));
+        }
+        done
+    }
+
+    fn set_synchronous(&self, full: bool) -> Result<(), rusqlite::Error> {
+        if self.durability == Durability::Durable {
+            return Ok(());
+        }
+        self.db.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })
+    }
+}
+
+/// The database's time, in milliseconds.
+pub(super) fn now(db: &Connection) -> Result<i64, rusqlite::Error> {
+    let now = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    db.prepare_cached(now)?.query_row([], |row| row.get(0))
+}
+
+fn logs_of(batch: &SealedBatch) -> (Tenant, Vec<LogId>) {
+    (batch.tenant.clone(), batch.appends.iter().map(|append| append.log.clone()).collect())
+}
+
+fn weight(batch: &SealedBatch) -> usize {
+    let records = batch.appends.iter().flat_map(|append| &append.records);
+    records
+        .map(|record| {
+            record.content.len() + record.blob.as_ref().map_or(0, |blob| blob.content.len())
+        })
+        .sum()
+}

@@ -1,0 +1,365 @@
+//! Proving: every link, every commitment, every manifest. The first thing that is wrong is named.
+
+use std::collections::{HashMap, HashSet};
+
+use throughline_core::{Content, Digest, LogId, Name, StoreError, Tenant, Tree, kind};
+
+use crate::backend::{ChainRow, Progress};
+use crate::chain::{GENESIS, Header, Link};
+use crate::cipher;
+use crate::journal::Journal;
+use crate::manifest::{Manifest, hex};
+
+/// What was proven, or the first thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Records whose links hold.
+    pub records: u64,
+    /// Of these, records whose content is no more, and whose log says so.
+    pub gone: u64,
+    /// Segments of chains.
+    pub segments: u64,
+    /// Manifests whose signatures hold.
+    pub manifests: u64,
+    /// The first thing that is wrong; the journal is intact without.
+    pub broken: Option<Broken>,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Where, as `record 7 of thread_1 (tenant default)`.
+    pub place: String,
+    /// What is wrong there, as the end of a sentence.
+    pub problem: String,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.place, self.problem)
+    }
+}
+
+/// A segment of a chain.
+type Chain = (Tenant, Name);
+
+/// What is known so far.
+#[derive(Default)]
+struct Ledger {
+    proof: Counts,
+    chains: HashMap<Chain, (u64, Link)>,
+    /// Links that manifests vouch for.
+    vouched: HashMap<(Chain, u64), Link>,
+    /// The last sequence number of each log.
+    logs: HashMap<(Tenant, LogId), u64>,
+    /// Contents that are no more, and must be said to be.
+    missing: HashMap<(Tenant, LogId), Vec<u64>>,
+    /// What was said to be destroyed: some records of a log, or all before that one.
+    said: HashMap<(Tenant, LogId), Said>,
+}
+
+#[derive(Default)]
+struct Counts {
+    records: u64,
+    gone: u64,
+    manifests: u64,
+}
+
+#[derive(Default)]
+struct Said {
+    all_before: u64,
+    seqs: HashSet<u64>,
+}
+
+impl Journal {
+    /// Proves the whole store. `witness` is a manifest that was exported earlier: with it, what was cut off is noticed too.
+    pub async fn verify(
+        &self,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<Proof, StoreError> {
+        let mut ledger = Ledger::default();
+        let outcome = self.prove(&mut ledger, witness, progress).await;
+        let broken = match outcome {
+            Ok(()) => None,
+            Err(Fault::Broken(broken)) => Some(broken),
+            Err(Fault::Store(StoreError::Corrupt(problem))) => Some(broken("the store", &problem)),
+            Err(Fault::Store(StoreError::Database(error))) => {
+                Some(broken("the store", &format!("cannot be read: {error}")))
+            }
+            Err(Fault::Store(error)) => return Err(error),
+        };
+        let segments = u64::try_from(ledger.chains.len()).unwrap_or(u64::MAX);
+        let Counts { records, gone, manifests } = ledger.proof;
+        Ok(Proof { records, gone, segments, manifests, broken })
+    }
+
+    async fn prove(
+        &self,
+        ledger: &mut Ledger,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<(), Fault> {
+        const PAGE: u32 = 500;
+        self.prove_manifests(ledger, witness).await?;
+        let total = self.backend.stats().await?.records.max(1);
+        let mut after = i64::MIN;
+        loop {
+            let rows = self.backend.chain(after, PAGE).await?;
+            let Some(last) = rows.last() else { break };
+            after = last.id;
+            for row in &rows {
+                ledger.link(row)?;
+                self.prove_content(ledger, row).await?;
+                ledger.proof.records += 1;
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+            progress(ledger.proof.records as f64 / total as f64);
+        }
+        ledger.prove_missing()?;
+        self.prove_heads(ledger).await?;
+        self.prove_logs(ledger).await
+    }
+
+    /// Every manifest is signed and follows the one before it. What it vouches for is looked at later.
+    async fn prove_manifests(
+        &self,
+        ledger: &mut Ledger,
+        witness: Option<&Manifest>,
+    ) -> Result<(), Fault> {
+        let store = self.signer.store();
+        let mut series: HashMap<Name, (u64, Digest)> = HashMap::new();
+        let mut after = i64::MIN;
+        loop {
+            let manifests = self.backend.manifests(after, 500).await?;
+            let Some((last, _)) = manifests.last() else { break };
+            after = *last;
+            for (id, manifest) in &manifests {
+                let place = format!("manifest {id}");
+                if !manifest.is_signed_by(&store) {
+                    return Err(broken(&place, "has a wrong signature").into());
+                }
+                let Some(said) = manifest.statement() else {
+                    return Err(broken(&place, "cannot be read").into());
+                };
+                let (number, digest) = series.entry(said.writer.clone()).or_insert((0, [0; 32]));
+                if said.number != *number + 1 || said.previous != *digest {
+                    let problem = format!("does not follow manifest {number} of {}", said.writer);
+                    return Err(broken(&place, &problem).into());
+                }
+                (*number, *digest) = (said.number, manifest.digest());
+                ledger.vouch(said.heads);
+                ledger.proof.manifests += 1;
+            }
+        }
+        if let Some(witness) = witness {
+            if !witness.is_signed_by(&store) {
+                let problem = "was not signed by this store";
+                return Err(broken("the given manifest", problem).into());
+            }
+            let Some(said) = witness.statement() else {
+                return Err(broken("the given manifest", "cannot be read").into());
+            };
+            ledger.vouch(said.heads);
+        }
+        Ok(())
+    }
+
+    /// The content is the one that was committed to; or it is no more, and that is noted.
+    async fn prove_content(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), Fault> {
+        let ChainRow { tenant, log, row, .. } = chain;
+        if row.erased.is_some() {
+            if row.content.is_some() || row.salt.is_some() {
+                let problem = "is marked as destroyed, and its content is there";
+                return Err(broken(&place(chain), problem).into());
+            }
+            let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
+            missing.push(row.seq);
+            ledger.proof.gone += 1;
+            return Ok(());
+        }
+        let content = match self.content(tenant, row).await {
+            Ok((content, salt)) if cipher::commitment(&salt, &content) == row.commitment => content,
+            Ok(_) => {
+                let problem = "has another content than was committed to";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Err(StoreError::Corrupt(problem)) => {
+                return Err(broken(&place(chain), &format!("is damaged: {problem}")).into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if u64::try_from(content.len()).ok() != Some(row.size) {
+            return Err(broken(&place(chain), "has another length than it says").into());
+        }
+        if *row.kind == *kind::FORGOTTEN || *row.kind == *kind::EXPIRED {
+            let said = ledger.said.entry((tenant.clone(), log.clone())).or_default();
+            said.read(row.seq, &Content::Here(content));
+        }
+        Ok(())
+    }
+
+    /// The chains end where the store says that they end.
+    async fn prove_heads(&self, ledger: &mut Ledger) -> Result<(), Fault> {
+        let heads = self.backend.heads().await?;
+        let mut known: HashSet<Chain> = HashSet::new();
+        for head in heads {
+            let chain = (head.tenant, head.writer);
+            let end = ledger.chains.get(&chain).copied().unwrap_or((0, GENESIS));
+            if end != (head.position, head.link) {
+                let (tenant, writer) = &chain;
+                let place = format!("the chain of {writer} (tenant {tenant})");
+                let problem = format!("ends at {} and should end at {}", end.0, head.position);
+                return Err(broken(&place, &problem).into());
+            }
+            known.insert(chain);
+        }
+        if let Some((tenant, writer)) = ledger.chains.keys().find(|chain| !known.contains(chain)) {
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            return Err(broken(&place, "is not known to the store").into());
+        }
+        let unseen = ledger.vouched.iter().min_by_key(|((_, position), _)| *position);
+        if let Some((((tenant, writer), position), link)) = unseen {
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            let problem = format!(
+                "was cut off: a signed manifest names link {position}, {}…",
+                hex(link).get(..16).unwrap_or_default()
+            );
+            return Err(broken(&place, &problem).into());
+        }
+        Ok(())
+    }
+
+    /// Every log ends where its row says that it ends.
+    async fn prove_logs(&self, ledger: &Ledger) -> Result<(), Fault> {
+        for ((tenant, log), last) in &ledger.logs {
+            let head = self.backend.log(tenant, log).await?;
+            let place = format!("{log} (tenant {tenant})");
+            match head {
+                None => return Err(broken(&place, "has records and no row").into()),
+                Some(head) if head.last != *last => {
+                    let problem = format!("ends at {last} and should end at {}", head.last);
+                    return Err(broken(&place, &problem).into());
+                }
+                Some(_) => {}
+            }
+        }
+        let problems = self.backend.check().await?;
+        match problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(broken("the database:", problem).into()),
+        }
+    }
+}
+
+impl Ledger {
+    fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
+        for head in heads.into_iter().filter(|head| head.position > 0) {
+            self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
+        }
+    }
+
+    /// The record is the next of its chain and of its log, and its link holds.
+    fn link(&mut self, chain: &ChainRow) -> Result<(), Fault> {
+        let ChainRow { tenant, log, row, .. } = chain;
+        let key = (tenant.clone(), row.writer.clone());
+        let (position, link) = self.chains.entry(key.clone()).or_insert((0, GENESIS));
+        if row.position != *position + 1 {
+            let problem = format!(
+                "is link {} of the chain of {} where {} should be",
+                row.position,
+                row.writer,
+                *position + 1
+            );
+            return Err(broken(&place(chain), &problem).into());
+        }
+        let header = Header {
+            tenant,
+            log,
+            seq: row.seq,
+            kind: &row.kind,
+            at: row.at,
+            events: row.events,
+            last_event: row.last_event,
+            about: row.about,
+            size: row.size,
+            writer: &row.writer,
+            position: row.position,
+        };
+        if header.link(link, &row.commitment) != row.link {
+            let problem = format!("breaks the chain of {} at link {}", row.writer, row.position);
+            return Err(broken(&place(chain), &problem).into());
+        }
+        (*position, *link) = (row.position, row.link);
+        match self.vouched.remove(&(key, row.position)) {
+            Some(vouched) if vouched != row.link => {
+                let problem = "has another link than a signed manifest names";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Some(_) | None => {}
+        }
+        let last = self.logs.entry((tenant.clone(), log.clone())).or_insert(row.seq - 1);
+        if row.seq != *last + 1 {
+            let problem = format!("stands where record {} should be", *last + 1);
+            return Err(broken(&place(chain), &problem).into());
+        }
+        *last = row.seq;
+        Ok(())
+    }
+
+    /// Everything that is missing was said to be destroyed.
+    fn prove_missing(&self) -> Result<(), Fault> {
+        for (log, seqs) in &self.missing {
+            let said = self.said.get(log);
+            let unsaid = seqs.iter().find(|seq| {
+                !said.is_some_and(|said| **seq < said.all_before || said.seqs.contains(seq))
+            });
+            if let Some(seq) = unsaid {
+                let (tenant, log) = log;
+                let place = format!("record {seq} of {log} (tenant {tenant})");
+                let problem = "has no content, and nothing says that it was forgotten";
+                return Err(broken(&place, problem).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Said {
+    fn read(&mut self, at: u64, content: &Content) {
+        let Some(entry) = content.bytes().and_then(|bytes| Tree::parse(bytes.clone()).ok()) else {
+            return;
+        };
+        if entry.root().present("all").and_then(throughline_core::Node::bool) == Some(true) {
+            self.all_before = self.all_before.max(at);
+        }
+        if let Some(seqs) = entry.root().present("seqs") {
+            self.seqs.extend(seqs.elements().filter_map(throughline_core::Node::u64));
+        }
+    }
+}
+
+enum Fault {
+    Broken(Broken),
+    Store(StoreError),
+}
+
+impl From<Broken> for Fault {
+    fn from(broken: Broken) -> Self {
+        Fault::Broken(broken)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Fault::Store(error)
+    }
+}
+
+fn place(chain: &ChainRow) -> String {
+    format!("record {} of {} (tenant {})", chain.row.seq, chain.log, chain.tenant)
+}
+
+fn broken(place: &str, problem: &str) -> Broken {
+    Broken { place: place.to_owned(), problem: problem.to_owned() }
+}
