@@ -68,11 +68,11 @@ pub use crate::seal::{Attachment, Bound, Seal};
 pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
 pub use crate::state::{
     MemoryFact, MemoryScope, PendingToolApproval, PendingUserQuestion, Plan, PlanStepRecord,
-    PlanStepStatus, QuestionTool, ReflectionRecord, ReflectionUsage, SmartState, SummaryFactItem,
-    SummaryIntegrityCheck, SummaryRecord, ToolApprovalResolution, ToolApprovalStatus,
-    ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
-    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem, UserQuestionOption,
-    UserQuestionResolution, UserQuestionStatus,
+    PlanStepStatus, QuestionTool, ReflectionRecord, ReflectionUsage, SmartState, StateChange,
+    SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, ThreadState, ToolApprovalResolution,
+    ToolApprovalStatus, ToolExecution, ToolExecutionStatus, ToolResponseClassification,
+    ToolResponseRetentionPolicy, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
+    UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
 pub use crate::store::{
     Append, Asked, Batch, Boxed, Content, Fence, Fold, Folded, ForkPoint, Found, Lease, LogHead,

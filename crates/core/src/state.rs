@@ -9,6 +9,7 @@ mod memory;
 mod plan;
 mod question;
 mod reflection;
+mod thread_state;
 mod tool_execution;
 
 pub use crate::state::approval::{PendingToolApproval, ToolApprovalResolution, ToolApprovalStatus};
@@ -21,6 +22,7 @@ pub use crate::state::question::{
     UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
 pub use crate::state::reflection::{ReflectionRecord, ReflectionUsage};
+pub use crate::state::thread_state::{StateChange, ThreadState};
 pub use crate::state::tool_execution::{
     ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
 };

@@ -7,7 +7,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree, json, kind,
+    Append, Batch, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree, json,
+    kind,
 };
 
 use crate::backend::{Erase, Erased, Order, Progress, Span};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::store::{LogId, Record, Store, StoreError, Tenant};
+use crate::store::{LogId, NewRecord, Record, Store, StoreError, Tenant, kind};
 
 /// How many records are read at a time.
 const PAGE: u32 = 512;
@@ -68,7 +68,7 @@ impl<F: Fold> Folded<F> {
     /// Takes a record in.
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.last = record.seq;
-        if &*record.kind == crate::store::kind::CHECKPOINT {
+        if &*record.kind == kind::CHECKPOINT {
             return Ok(());
         }
         self.since += record.content.bytes().map_or(0, size);
@@ -82,6 +82,17 @@ impl<F: Fold> Folded<F> {
         const SHARE: u64 = 16;
         self.last.saturating_sub(self.checkpoint) >= RECORDS
             && self.since >= SHARE.saturating_mul(self.saved)
+    }
+
+    /// The record that keeps the state so far. Tell [`Folded::kept`] where it was written.
+    pub fn checkpoint(&self) -> NewRecord {
+        NewRecord::new(kind::CHECKPOINT, self.state.save())
+    }
+
+    /// A checkpoint of that size was written there.
+    pub fn kept(&mut self, seq: u64, bytes: u64) {
+        (self.checkpoint, self.saved, self.since) = (seq, bytes, 0);
+        self.last = self.last.max(seq);
     }
 
     fn default_of() -> Self {
