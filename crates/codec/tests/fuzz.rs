@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use bolero::TypeGenerator;
 use bytes::Bytes;
-use common::{codec_of, request, stream_events, target};
+use common::{codec_of, request, samples, stream_events, target};
 use throughline_codec::{
     Asked, CODECS, Frame, FrameWriter, Framer, Framing, StreamEncoder, events_of, guess,
 };
-use throughline_core::{Event, Tree};
+use throughline_core::{Event, Tree, restore_items, store_items};
 use throughline_testkit::{figure, fuzz_seconds, workspace_root};
 
 /// One change to a document.
@@ -288,6 +288,27 @@ fn fuzz_guess() {
     let mut all = seeds("gemini", ".json");
     all.extend(seeds("openai-chat", ".json"));
     fuzz(&all, |bytes| drop(guess(&Bytes::copy_from_slice(bytes))));
+}
+
+/// What can be read from a store can be stored again, and is then the same.
+#[test]
+fn fuzz_stored() {
+    // No JSON text holds this byte.
+    const BETWEEN: u8 = 0x1e;
+    let samples = samples::fixtures();
+    let stored = samples.iter().map(|sample| {
+        let items = if sample.is_request() { sample.call().items } else { sample.reply().items };
+        let texts: Vec<_> =
+            store_items(&items).into_iter().map(|stored| stored.json.bytes().to_vec()).collect();
+        texts.join(&BETWEEN)
+    });
+    let all: Vec<Vec<u8>> = stored.filter(|stored| stored.len() < 100_000).collect();
+    fuzz(&all, |bytes| {
+        let texts = bytes.split(|byte| *byte == BETWEEN).map(Bytes::copy_from_slice);
+        let Ok(items) = restore_items(texts.map(Some)) else { return };
+        let again = store_items(&items).into_iter().map(|stored| stored.json.bytes().clone());
+        assert_eq!(restore_items(again.map(Some)).unwrap(), items);
+    });
 }
 
 /// Documents that were made to hurt, through every parser of every wire.

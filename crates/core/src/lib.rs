@@ -28,6 +28,7 @@ mod seal;
 mod settings;
 mod state;
 mod store;
+mod stored;
 pub mod tag;
 mod thought;
 mod view;
@@ -79,6 +80,7 @@ pub use crate::store::{
     LogId, LogKind, LogOpening, NewRecord, NodeId, Pending, PendingStatus, Receipt, Record, Rewind,
     Store, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Written, kind,
 };
+pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
 };

@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use throughline_core::{Append, Batch, LogOpening, NewRecord, Store};
 use throughline_store::{Journal, Options, open};
 
-use support::{Folder, measuring};
+use support::{Folder, database, measuring, postgres};
 
 const CONTENT: usize = 1024;
 const CALLERS: usize = 32;
@@ -38,25 +38,31 @@ fn main() {
         let url = format!("sqlite://{}", folder.file("ours.db").display());
         let journal = runtime.block_on(opened(&url));
         sqlite.0.bare(appends, || bare.groups(appends));
-        sqlite.0.ours(appends, || runtime.block_on(concurrent(&[journal.clone()], appends)));
+        sqlite.0.ours(appends, || {
+            runtime.block_on(concurrent(std::slice::from_ref(&journal), appends));
+        });
         sqlite.1.bare(alone, || bare.one_by_one(alone));
         sqlite.1.ours(alone, || runtime.block_on(one_caller(&journal, alone)));
         runtime.block_on(journal.close()).unwrap();
     }
     sqlite.0.print("SQLite, 32 callers / groups of 32", "≥ 0.70");
     sqlite.1.print_inverse("SQLite, one caller / insert + commit (time)", "≤ 1.30");
-    let Some(server) = throughline_testkit::postgres_url() else {
-        println!("PostgreSQL: not measured; run it as scripts/postgres run cargo bench -p throughline-store");
+    let Some(server) = postgres() else {
+        println!(
+            "PostgreSQL: not measured; run it as scripts/postgres run cargo bench -p throughline-store"
+        );
         return;
     };
     let mut postgres = (Best::default(), Best::default());
     for _ in 0..rounds {
-        let url = runtime.block_on(throughline_testkit::postgres_database(&server));
+        let url = runtime.block_on(database(&server));
         let clients = runtime.block_on(bare_clients(&url));
         let one = runtime.block_on(opened(&url));
         let other = runtime.block_on(open(&url, &Options::default())).unwrap();
         postgres.0.bare(appends, || runtime.block_on(bare_inserts(&clients, appends)));
-        postgres.0.ours(appends, || runtime.block_on(concurrent(&[one.clone()], appends)));
+        postgres
+            .0
+            .ours(appends, || runtime.block_on(concurrent(std::slice::from_ref(&one), appends)));
         let nodes = [one.clone(), other.clone()];
         postgres.1.bare(appends, || runtime.block_on(bare_inserts(&clients, appends)));
         postgres.1.ours(appends, || runtime.block_on(concurrent(&nodes, appends)));
@@ -212,7 +218,8 @@ async fn bare_clients(url: &str) -> Vec<tokio_postgres::Client> {
             tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         if caller == 0 {
-            let table = "CREATE TABLE bare_records (id bigserial PRIMARY KEY, tenant bigint NOT NULL,
+            let table =
+                "CREATE TABLE bare_records (id bigserial PRIMARY KEY, tenant bigint NOT NULL,
                 log bigint NOT NULL, seq bigint NOT NULL, kind text NOT NULL, at bigint NOT NULL,
                 size bigint NOT NULL, segment bigint NOT NULL, position bigint NOT NULL,
                 commitment bytea NOT NULL, link bytea NOT NULL, content bytea);
@@ -229,7 +236,8 @@ async fn bare_clients(url: &str) -> Vec<tokio_postgres::Client> {
 async fn bare_inserts(clients: &[tokio_postgres::Client], appends: usize) {
     let one = |caller: usize| async move {
         let client = &clients[caller];
-        let insert = "INSERT INTO bare_records (tenant, log, seq, kind, at, size, segment, position,
+        let insert =
+            "INSERT INTO bare_records (tenant, log, seq, kind, at, size, segment, position,
                       commitment, link, content)
                       VALUES (1, $1, nextval('bare_seq'), 'item', 0, 0, 1, 1, $2, $2, $3)";
         let insert = client.prepare(insert).await.unwrap();

@@ -18,12 +18,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Folded, LogId, LogOpening, Name, NewRecord, Store, Tenant, ThreadState, json, kind,
+    Append, Batch, Folded, LogId, LogOpening, Name, NewRecord, Store, Tenant, ThreadState, json,
+    kind,
 };
 use throughline_store::{Journal, Options, RunEvents, about_item, open};
 use throughline_testkit::Dice;
 
-use support::{Folder, measuring, median, text, time};
+use support::{Folder, database, measuring, median, postgres, text, time};
 
 const TURN: usize = 4096;
 const DELTA: usize = 20;
@@ -41,16 +42,21 @@ fn main() {
     let url = format!("sqlite://{}", folder.file("store.db").display());
     let sqlite = runtime.block_on(measure(&url, turns));
     sqlite.print("Throughline, SQLite", turns, folder.size());
-    if let Some(server) = throughline_testkit::postgres_url() {
-        let database = runtime.block_on(throughline_testkit::postgres_database(&server));
+    if let Some(server) = postgres() {
+        let database = runtime.block_on(database(&server));
         let postgres = runtime.block_on(measure(&database, turns));
         let size = runtime.block_on(postgres_size(&database));
         postgres.print("Throughline, PostgreSQL", turns, size);
         langgraph("postgres", &server);
     }
     langgraph("sqlite", &folder.file("langgraph.db").display().to_string());
-    println!("{:<26} {:>7} {:>10} {:>12} {:>12} {:>14}", "target", "", "", "≤ 1.60", "≤ 1.30", "≤ 2.00");
-    println!("append ×: the median at the end to that at turn 100. open state ×: the last turn to turn 100.");
+    println!(
+        "{:<26} {:>7} {:>10} {:>12} {:>12} {:>14}",
+        "target", "", "", "≤ 1.60", "≤ 1.30", "≤ 2.00"
+    );
+    println!(
+        "append ×: the median at the end to that at turn 100. open state ×: the last turn to turn 100."
+    );
     println!("LangGraph writes the whole state at each step, so it is measured over fewer turns.");
 }
 
@@ -86,10 +92,15 @@ async fn measure(url: &str, turns: usize) -> Measured {
     for turn in 1..=turns {
         let said = text(&mut dice, TURN - 100);
         let item = json::object(|item| {
-            item.string("id", &format!("{turn}.0")).string("role", "assistant").string("text", &said);
+            item.string("id", &format!("{turn}.0"))
+                .string("role", "assistant")
+                .string("text", &said);
         });
         raw += item.bytes().len() + said.len();
-        times.push(write(&journal, &tenant, &thread, &mut folded, (turn, &said, item.bytes().clone())).await);
+        times.push(
+            write(&journal, &tenant, &thread, &mut folded, (turn, &said, item.bytes().clone()))
+                .await,
+        );
         if turn == 100 {
             opened_early = open_state(&journal, &tenant, &thread).await;
         }
@@ -110,7 +121,8 @@ async fn write(
     (turn, said, item): (usize, &str, bytes::Bytes),
 ) -> Duration {
     let run = LogId::from(format!("run-{turn}"));
-    let opening = Append::to(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
+    let opening =
+        Append::to(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
     journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
     let events = RunEvents::new(journal.clone(), tenant.clone(), run.clone(), None);
     let about: Name = about_item(thread, &format!("{turn}.0"));
@@ -123,9 +135,8 @@ async fn write(
     if due {
         append = append.record(folded.checkpoint());
     }
-    let batch = Batch::of(tenant.clone())
-        .append(append)
-        .append(Append::to(run).status("completed"));
+    let batch =
+        Batch::of(tenant.clone()).append(append).append(Append::to(run).status("completed"));
     let (time, receipt) = time(events.commit(batch)).await;
     let last = receipt.unwrap().written[0].last;
     folded.state.items += 1;

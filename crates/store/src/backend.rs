@@ -59,7 +59,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Waits until the log's last sequence number is above `after`, whichever process wrote it.
     fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()>;
 
-    /// Takes the log for `owner`, if nobody else holds it. Each taking has a higher fence.
+    /// Takes the log for `owner`, if nobody else holds it. Each taking has a higher fence, also when an owner takes again.
     fn lease<'a>(
         &'a self,
         tenant: &'a Tenant,

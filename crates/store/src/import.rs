@@ -8,8 +8,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
-    Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
-    StoreError, Tenant, Tree, json,
+    Append, Batch, Digest, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store, StoreError,
+    Tenant, Tree, json,
 };
 
 use crate::backend::Row;
@@ -37,16 +37,15 @@ pub struct Imported {
 
 /// One line of an export.
 enum Line {
-    Log(Log),
+    Log(Opened),
     Record(Box<Taken>),
-    Manifest(Manifest),
+    Manifest,
 }
 
-struct Log {
-    log: LogId,
+struct Opened {
+    id: LogId,
     kind: LogKind,
     of: Option<LogId>,
-    fork: Option<ForkPoint>,
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
 }
@@ -84,7 +83,7 @@ impl Journal {
         }
         let mut source = open()?;
         let mut reader = Reader::new(&mut source)?;
-        let mut log: Option<Log> = None;
+        let mut log: Option<Opened> = None;
         let mut records: Vec<Taken> = Vec::new();
         loop {
             let line = reader.next()?;
@@ -98,7 +97,7 @@ impl Journal {
                 None => return Ok(proven),
                 Some(Line::Log(next)) => log = Some(next),
                 Some(Line::Record(record)) => records.push(*record),
-                Some(Line::Manifest(_)) => log = None,
+                Some(Line::Manifest) => log = None,
             }
         }
     }
@@ -108,11 +107,11 @@ impl Journal {
     async fn bring(
         &self,
         tenant: &Tenant,
-        log: &mut Log,
+        log: &mut Opened,
         records: Vec<Taken>,
     ) -> Result<(), StoreError> {
-        let mut append = Append::to(log.log.clone());
-        if self.log(tenant, &log.log).await?.is_none() {
+        let mut append = Append::to(log.id.clone());
+        if self.log(tenant, &log.id).await?.is_none() {
             let opening = LogOpening { kind: log.kind, of: log.of.clone(), fork: None };
             append = append.opening(opening);
             append.status.clone_from(&log.status);
@@ -130,10 +129,10 @@ impl Journal {
             let rewind = log.rewinds.iter().find(|(at, _)| *at == taken.row.seq);
             if let Some((_, to)) = rewind {
                 // The store writes the record of a rewind itself.
-                let mut rewind = Append::to(log.log.clone());
+                let mut rewind = Append::to(log.id.clone());
                 rewind.rewind_to = Some(*to);
                 batches.push(rewind);
-                batches.push(Append::to(log.log.clone()));
+                batches.push(Append::to(log.id.clone()));
             } else if let Some(append) = batches.last_mut() {
                 append.records.push(record);
             }
@@ -169,8 +168,6 @@ struct Reader<'r> {
     hash: Sha256,
     line: u64,
     seen: Imported,
-    /// The last link of the writer of the last record, to prove the next one against.
-    last: Option<(LogId, Row)>,
     log: Option<LogId>,
     signed: bool,
 }
@@ -178,7 +175,7 @@ struct Reader<'r> {
 impl<'r> Reader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
         let (hash, seen) = (Sha256::new(), Imported::default());
-        let mut reader = Self { from, hash, line: 0, seen, last: None, log: None, signed: false };
+        let mut reader = Self { from, hash, line: 0, seen, log: None, signed: false };
         let Some(first) = reader.read()? else {
             return Err(reader.wrong("is not there: the file is empty"));
         };
@@ -213,15 +210,15 @@ impl<'r> Reader<'r> {
         }
         let root = tree.root();
         if let Some(manifest) = root.get("manifest") {
-            return self.manifest(manifest).map(|manifest| Some(Line::Manifest(manifest)));
+            return self.manifest(manifest).map(|()| Some(Line::Manifest));
         }
         if root.get("log").is_some() {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
-                LogKind::Thread => self.seen.threads.push(log.log.clone()),
+                LogKind::Thread => self.seen.threads.push(log.id.clone()),
                 LogKind::Run => self.seen.runs += 1,
             }
-            self.log = Some(log.log.clone());
+            self.log = Some(log.id.clone());
             self.take(&tree);
             return Ok(Some(Line::Log(log)));
         }
@@ -251,12 +248,10 @@ impl<'r> Reader<'r> {
         let line = json::object(|line| proven_members(line, row));
         self.hash.update(line.bytes());
         self.hash.update(b"\n");
-        let log = self.log.clone().unwrap_or_else(|| LogId::from(""));
-        self.last = Some((log, row.clone()));
         Ok(())
     }
 
-    fn manifest(&mut self, node: Node<'_>) -> Result<Manifest, StoreError> {
+    fn manifest(&mut self, node: Node<'_>) -> Result<(), StoreError> {
         let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
         if !manifest.is_signed_by(&self.seen.store) {
             return Err(self.wrong("has a wrong signature"));
@@ -266,7 +261,7 @@ impl<'r> Reader<'r> {
             return Err(self.wrong("was signed over something else: a line before it was changed"));
         }
         self.signed = true;
-        Ok(manifest)
+        Ok(())
     }
 
     fn read(&mut self) -> Result<Option<Tree>, StoreError> {
@@ -308,28 +303,21 @@ fn read_manifest(node: Node<'_>) -> Option<Manifest> {
     Some(Manifest { body, signature: bytes })
 }
 
-fn log_of(root: Node<'_>) -> Option<Log> {
+fn log_of(root: Node<'_>) -> Option<Opened> {
     let kind = match &*root.text_of("kind")? {
         "thread" => LogKind::Thread,
         "run" => LogKind::Run,
         _ => return None,
-    };
-    let fork = match root.get("fork") {
-        None => None,
-        Some(fork) => {
-            Some(ForkPoint { log: LogId(fork.name_of("log")?), at: fork.get("at")?.u64()? })
-        }
     };
     let pair = |pair: Node<'_>| Some((pair.get("at")?.u64()?, pair.get("to")?.u64()?));
     let rewinds = match root.get("rewinds") {
         None => Vec::new(),
         Some(list) => list.elements().map(pair).collect::<Option<_>>()?,
     };
-    Some(Log {
-        log: LogId(root.name_of("log")?),
+    Some(Opened {
+        id: LogId(root.name_of("log")?),
         kind,
         of: root.name_of("of").map(LogId),
-        fork,
         status: root.name_of("status"),
         rewinds,
     })

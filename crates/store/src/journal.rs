@@ -46,7 +46,7 @@ pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
         }
         (Arc::new(Sqlite::open(Path::new(path), options, writer).await?), url.into())
     } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Err(StoreError::invalid(without_password(url)));
+        (Arc::new(Postgres::open(url, options, writer).await?), without_password(url).into())
     } else {
         let shown = url.split(':').next().unwrap_or_default();
         let problem = format!(

@@ -242,6 +242,12 @@ impl<'t> Node<'t> {
         keys.map(|key| (key, Node { index: key.index + 1, ..key }))
     }
 
+    /// The value and every value in it, in the order of the text. Names of members are none.
+    pub fn values(self) -> impl Iterator<Item = Node<'t>> {
+        let all = (self.index..self.after()).map(move |index| Node { index, ..self });
+        all.filter(|node| !node.entry().is_key)
+    }
+
     /// The member of that name: the last, as most parsers choose, where a name stands twice.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
         let mut found = None;

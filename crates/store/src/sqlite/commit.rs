@@ -170,7 +170,7 @@ impl Chains {
             plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
         }
         let update = "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
-                      updated = max(updated, ?5), rewinds = ?6, status = coalesce(?7, status)
+                      updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
                       WHERE id = ?1";
         db.prepare_cached(update)?.execute(params![
             plan.id,
@@ -179,7 +179,9 @@ impl Chains {
             number(bytes),
             latest.unwrap_or(now),
             plan.rewinds,
-            append.status
+            append.status,
+            // A log that begins with old records was last written to when they were.
+            append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)))
         ])?;
         Ok(())
     }

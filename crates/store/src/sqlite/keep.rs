@@ -29,7 +29,7 @@ pub(super) fn lease(
         Ok((row.get::<_, Name>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
     });
     let before = match held.optional()? {
-        Some((holder, _, until)) if until > now => {
+        Some((holder, _, until)) if until > now && holder != *owner => {
             let left_ms = unsigned(until - now);
             return Err(StoreError::Held { log: log.clone(), owner: holder, left_ms }.into());
         }

@@ -30,8 +30,6 @@ use crate::sqlite::read::Readers;
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
 
-#[cfg(test)]
-pub(crate) use crate::sqlite::schema::connect;
 pub(crate) use crate::sqlite::schema::create_for_backup;
 
 /// A store in an SQLite file.

@@ -282,8 +282,8 @@ fn find_one(
 ) -> Result<Option<Found>, rusqlite::Error> {
     let newest = "
         SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, count(*) OVER (),
-               (SELECT r.erased FROM records r WHERE r.tenant = u.tenant AND r.log = u.log
-                AND r.seq BETWEEN u.first AND u.last AND r.erased IS NOT NULL LIMIT 1)
+               (SELECT min(r.erased) FROM records r WHERE r.tenant = u.tenant AND r.log = u.log
+                AND r.seq BETWEEN u.first AND u.last)
         FROM turn_keys k JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log
         WHERE k.tenant = (SELECT id FROM tenants WHERE name = ?1) AND k.kind = ?2 AND k.hash = ?3
         ORDER BY u.id DESC LIMIT 1";
@@ -300,8 +300,8 @@ fn find_one(
         };
         Ok(Found { turn, siblings: row.get::<_, u32>(6)?.saturating_sub(1) })
     });
-    // An id that names more than one turn names none.
-    let unambiguous = |found: &Found| key.kind != KeyKind::Id || found.siblings == 0;
+    // A claim or an id that names more than one turn names none.
+    let unambiguous = |found: &Found| key.kind == KeyKind::Chain || found.siblings == 0;
     Ok(found.optional()?.filter(unambiguous))
 }
 
@@ -311,17 +311,16 @@ pub(super) fn pending(
     log: Option<&LogId>,
 ) -> Result<Vec<Pending>, rusqlite::Error> {
     let now = now(db)?;
-    let find = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.taken
+    let find = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires
                 FROM pending p JOIN logs l ON l.id = p.log
                 WHERE p.tenant = (SELECT id FROM tenants WHERE name = ?1)
-                AND (?2 IS NULL OR l.name = ?2) ORDER BY p.opened, p.id";
+                AND p.taken IS NULL AND (?2 IS NULL OR l.name = ?2) ORDER BY p.opened, p.id";
     let mut find = db.prepare_cached(find)?;
     let found = find.query_map(params![tenant.0, log.map(|log| &log.0)], |row| {
-        let (expires, taken) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?);
-        let status = match (taken, expires) {
-            (Some(_), _) => PendingStatus::Taken,
-            (None, Some(expires)) if expires <= now => PendingStatus::Expired,
-            (None, _) => PendingStatus::Open,
+        let expires = row.get::<_, Option<i64>>(5)?;
+        let status = match expires {
+            Some(expires) if expires <= now => PendingStatus::Expired,
+            Some(_) | None => PendingStatus::Open,
         };
         Ok(Pending {
             id: row.get(0)?,

@@ -1,0 +1,176 @@
+//! Copies the whole database to an SQLite file, which opens as a store of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::types::Value;
+use throughline_core::StoreError;
+use tokio::sync::mpsc;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::backend::Progress;
+use crate::postgres::Shared;
+use crate::postgres::read::{damaged, field, number};
+
+/// How many rows are fetched at a time. Each may have a large content.
+const PAGE: i32 = 64;
+
+/// The tables and their columns, which both databases have.
+pub(in crate::postgres) const TABLES: [(&str, &str); 14] = [
+    ("tenants", "id, name, created"),
+    (
+        "logs",
+        "id, tenant, name, kind, of, fork, fork_at, rewinds, status, last, events, bytes, created, \
+         updated, gone",
+    ),
+    (
+        "records",
+        "id, tenant, log, seq, kind, at, events, last_event, about, size, segment, position, \
+         commitment, link, erased, blob, content",
+    ),
+    ("salts", "record, tenant, epoch, salt"),
+    ("blobs", "id, tenant, hash, content"),
+    ("segments", "id, tenant, writer, position, link"),
+    ("manifests", "id, body, signature"),
+    ("once", "tenant, name, receipt"),
+    ("leases", "tenant, log, owner, fence, until"),
+    ("pending", "tenant, id, kind, log, seq, opened, expires, taken"),
+    ("turns", "id, tenant, name, parent, log, first, last, prefix"),
+    ("turn_keys", "tenant, kind, hash, turn"),
+    ("api_keys", "tenant, id, label, hash, created, revoked"),
+    ("kept", "name, value"),
+];
+
+/// Rows of one of the [`TABLES`].
+type Page = (usize, Vec<Vec<Value>>);
+
+/// All tables as they are at one moment, while others read and write.
+pub(in crate::postgres) async fn backup(
+    shared: &Shared,
+    to: PathBuf,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    if to.exists() {
+        return Err(StoreError::invalid(format!("{} is there already", to.display())));
+    }
+    // A copy that is not whole does not have its name.
+    let mut unfinished = to.clone().into_os_string();
+    unfinished.push(".part");
+    let unfinished = PathBuf::from(unfinished);
+    let (pages, received) = mpsc::channel(4);
+    let file = unfinished.clone();
+    let writing = tokio::task::spawn_blocking(move || write(&file, received));
+    let copied = copy(shared, &pages, progress).await;
+    drop(pages);
+    let written = writing.await.map_err(|error| StoreError::Database(Arc::new(error)));
+    // Where writing failed, copying fails too, and for a lesser reason.
+    let end = written.and_then(|written| written).and(copied);
+    let end =
+        end.and_then(|()| std::fs::rename(&unfinished, &to).map_err(|error| failed(&to, &error)));
+    if end.is_err() {
+        // What is left of it is nobody's, and may not have been made at all.
+        drop(std::fs::remove_file(&unfinished));
+    }
+    progress(1.0);
+    end
+}
+
+async fn copy(
+    shared: &Shared,
+    pages: &mpsc::Sender<Page>,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    let server = &shared.server;
+    let error = |error| server.error(error);
+    let mut client = server.client().await?;
+    let transaction = client.build_transaction().read_only(true);
+    let transaction = transaction.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead);
+    let transaction = transaction.start().await.map_err(error)?;
+    let mut total = 0;
+    for (table, _) in TABLES {
+        let counted = transaction.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        total += number(&counted.map_err(error)?, 0)?;
+    }
+    let mut done = 0_u64;
+    for (place, (table, columns)) in TABLES.into_iter().enumerate() {
+        let statement = transaction.prepare(&format!("SELECT {columns} FROM {table}")).await;
+        let portal = transaction.bind(&statement.map_err(error)?, &[]).await.map_err(error)?;
+        loop {
+            let rows = transaction.query_portal(&portal, PAGE).await.map_err(error)?;
+            if rows.is_empty() {
+                break;
+            }
+            done += u64::try_from(rows.len()).unwrap_or(0);
+            let page = rows.iter().map(values).collect::<Result<_, _>>()?;
+            if pages.send((place, page)).await.is_err() {
+                return Err(StoreError::invalid("the copy could not be written"));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a share need not be exact")]
+            progress((done as f64 / total.max(1) as f64).min(0.99));
+        }
+    }
+    transaction.commit().await.map_err(error)
+}
+
+fn values(row: &Row) -> Result<Vec<Value>, StoreError> {
+    let value = |(index, column): (usize, &tokio_postgres::Column)| {
+        let kind = column.type_();
+        let value = if *kind == Type::INT8 {
+            field::<Option<i64>>(row, index)?.map(Value::from)
+        } else if *kind == Type::INT4 {
+            field::<Option<i32>>(row, index)?.map(Value::from)
+        } else if *kind == Type::INT2 {
+            field::<Option<i16>>(row, index)?.map(Value::from)
+        } else if *kind == Type::TEXT {
+            field::<Option<String>>(row, index)?.map(Value::from)
+        } else if *kind == Type::BYTEA {
+            field::<Option<Vec<u8>>>(row, index)?.map(Value::from)
+        } else {
+            return Err(damaged("a column"));
+        };
+        Ok(value.unwrap_or(Value::Null))
+    };
+    row.columns().iter().enumerate().map(value).collect()
+}
+
+/// Writes the pages to a new file, in one go: whoever is interrupted begins anew.
+fn write(to: &Path, mut pages: mpsc::Receiver<Page>) -> Result<(), StoreError> {
+    let error = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full,
+        Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::ReadOnly) => {
+            StoreError::ReadOnly(to.display().to_string().into())
+        }
+        _ => StoreError::Database(Arc::new(error)),
+    };
+    match std::fs::remove_file(to) {
+        Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed(to, &problem));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = crate::sqlite::create_for_backup(to)?;
+    // It is synced as a whole in the end, and worth nothing before.
+    file.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(error)?;
+    let transaction = file.transaction().map_err(error)?;
+    while let Some((place, rows)) = pages.blocking_recv() {
+        let Some((table, columns)) = TABLES.get(place) else { continue };
+        let places = vec!["?"; columns.split(',').count()].join(", ");
+        let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
+        let mut statement = transaction.prepare(&sql).map_err(error)?;
+        for row in rows {
+            statement.execute(rusqlite::params_from_iter(row)).map_err(error)?;
+        }
+    }
+    transaction.commit().map_err(error)?;
+    file.close().map_err(|(_, problem)| error(problem))?;
+    let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
+    synced.map_err(|problem| failed(to, &problem))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => StoreError::Full,
+        _ => StoreError::invalid(format!("{} cannot be written: {error}", path.display())),
+    }
+}

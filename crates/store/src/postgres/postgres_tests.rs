@@ -1,0 +1,181 @@
+//! Tests of the store on PostgreSQL, against a server: `scripts/postgres run cargo test -p throughline-store`.
+
+mod commits;
+mod faults;
+mod nodes;
+mod whole;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{LogId, LogOpening, Name, Receipt, StoreError, Tenant};
+
+use crate::backend::{
+    Backend, ChainRow, Guard, Salt, SealedAppend, SealedBatch, SealedRecord, Span,
+};
+use crate::chain::{GENESIS, Head, Header, Link};
+use crate::options::Options;
+use crate::postgres::Postgres;
+
+/// A database of its own, in which nothing is yet.
+async fn database() -> String {
+    database_at(&throughline_testkit::postgres_url()).await
+}
+
+async fn database_at(server: &str) -> String {
+    let random = u64::from_be_bytes(crate::cipher::random().unwrap());
+    let name = format!("test_{random:016x}");
+    let client = client(server).await;
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database is made");
+    let (server, _) = server.rsplit_once('/').expect("the address names a database");
+    format!("{server}/{name}")
+}
+
+async fn client(url: &str) -> tokio_postgres::Client {
+    let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
+    let (client, connection) = connected.expect("the server answers");
+    tokio::spawn(async move { drop(connection.await) });
+    client
+}
+
+async fn node(url: &str, writer: &str) -> Arc<Postgres> {
+    node_with(url, writer, &Options::default()).await
+}
+
+async fn node_with(url: &str, writer: &str, options: &Options) -> Arc<Postgres> {
+    Arc::new(Postgres::open(url, options, Name::from(writer)).await.expect("the store opens"))
+}
+
+async fn commit(node: &Postgres, batch: SealedBatch) -> Result<Receipt, StoreError> {
+    Backend::commit(node, batch).await
+}
+
+fn tenant() -> Tenant {
+    Tenant::from("acme")
+}
+
+fn log(name: &str) -> LogId {
+    LogId::from(name)
+}
+
+fn batch() -> SealedBatch {
+    SealedBatch {
+        tenant: tenant(),
+        once: Vec::new(),
+        appends: Vec::new(),
+        vault: Vec::new(),
+        asks: Vec::new(),
+        takes: Vec::new(),
+        erases: Vec::new(),
+    }
+}
+
+fn adding(appends: impl IntoIterator<Item = SealedAppend>) -> SealedBatch {
+    SealedBatch { appends: appends.into_iter().collect(), ..batch() }
+}
+
+fn append(name: &str, records: impl IntoIterator<Item = SealedRecord>) -> SealedAppend {
+    SealedAppend {
+        log: log(name),
+        opening: None,
+        expect: None,
+        guard: Guard::Free,
+        records: records.into_iter().collect(),
+        rewind_to: None,
+        status: None,
+    }
+}
+
+fn opened(name: &str, records: impl IntoIterator<Item = SealedRecord>) -> SealedAppend {
+    SealedAppend { opening: Some(LogOpening::thread()), ..append(name, records) }
+}
+
+fn once(name: &str, batch: SealedBatch) -> SealedBatch {
+    let hash = blake3::hash(name.as_bytes()).as_bytes().first_chunk().copied().unwrap();
+    let mut names = batch.once.clone();
+    names.push((hash, Name::from(name)));
+    SealedBatch { once: names, ..batch }
+}
+
+/// A record whose "sealed" content is the text.
+fn record(content: &str) -> SealedRecord {
+    SealedRecord {
+        kind: Name::from("item"),
+        at: None,
+        events: 0,
+        about: None,
+        size: u64::try_from(content.len()).unwrap(),
+        commitment: *blake3::hash(content.as_bytes()).as_bytes(),
+        content: Bytes::copy_from_slice(content.as_bytes()),
+        salt: Salt { epoch: 0, bytes: Bytes::from_static(b"0123456789abcdef") },
+        blob: None,
+    }
+}
+
+/// The contents of a log, by number.
+async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
+    let span = Span { after: 0, up_to: u64::MAX, limit: 1_000_000 };
+    let rows = node.rows(&tenant(), &log(name), span).await.expect("rows are read");
+    let text = |content: Option<Bytes>| {
+        content.map_or("-".to_owned(), |content| String::from_utf8_lossy(&content).into_owned())
+    };
+    rows.into_iter().map(|row| (row.seq, text(row.content))).collect()
+}
+
+/// Every record of every chain, in small pages, while others may write.
+async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
+    let mut all: Vec<ChainRow> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |row| row.id);
+        let page = node.chain(after, 100).await.expect("the chain is read");
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+/// Computes every link anew, and where the chains end by that.
+fn proven(rows: &[ChainRow]) -> Vec<Head> {
+    let mut ends: HashMap<(Tenant, Name), (u64, Link)> = HashMap::new();
+    for ChainRow { tenant, log, row, .. } in rows {
+        let end = ends.entry((tenant.clone(), row.writer.clone())).or_insert((0, GENESIS));
+        assert_eq!(row.position, end.0 + 1, "a chain has no gap");
+        let header = Header {
+            tenant,
+            log,
+            seq: row.seq,
+            kind: &row.kind,
+            at: row.at,
+            events: row.events,
+            last_event: row.last_event,
+            about: row.about,
+            size: row.size,
+            writer: &row.writer,
+            position: row.position,
+        };
+        assert_eq!(header.link(&end.1, &row.commitment), row.link, "a link is what Rust computes");
+        *end = (row.position, row.link);
+    }
+    let mut heads: Vec<Head> = ends
+        .into_iter()
+        .map(|((tenant, writer), (position, link))| Head { tenant, writer, position, link })
+        .collect();
+    heads.sort_by_key(|head| (head.tenant.clone(), head.writer.clone()));
+    heads
+}
+
+/// Whether the chains end where the segments say, and the database's structure is sound.
+async fn assert_sound(node: &Postgres) {
+    let rows = whole_chain(node).await;
+    let mut heads = node.heads().await.expect("the heads are read");
+    heads.sort_by_key(|head| (head.tenant.clone(), head.writer.clone()));
+    assert_eq!(proven(&rows), heads);
+    assert_eq!(node.check().await.expect("it is checked"), Vec::<String>::new());
+}
+
+/// The error's sentence.
+fn said<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    answer.expect_err("it is refused").to_string()
+}

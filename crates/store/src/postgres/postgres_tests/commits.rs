@@ -1,0 +1,363 @@
+//! What a commit decides.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Asked, Fence, LogOpening, Name, NodeId, PendingStatus, Receipt, Rewind, StoreError, Why,
+    Written,
+};
+
+use super::*;
+use crate::backend::{Erase, Erased, KeyKind, Listing, Order, SealedBlob, SealedKey, SealedNode};
+
+fn written(name: &str, first: u64, last: u64, events: u64) -> Written {
+    Written { log: log(name), first, last, events }
+}
+
+#[tokio::test]
+async fn records_are_numbered_and_linked() {
+    let node = node(&database().await, "w1").await;
+    let events = SealedRecord { events: 3, about: Some(-7), ..record("c") };
+    let first = adding([opened("a", [record("a"), record("b"), events]), opened("b", [])]);
+    let receipt = commit(&node, first).await.unwrap();
+    let expected = vec![written("a", 1, 3, 3), written("b", 1, 0, 0)];
+    assert_eq!(receipt, Receipt { written: expected, repeated: false });
+    let more = SealedAppend {
+        status: Some("running".into()),
+        ..append("a", [SealedRecord { events: 2, at: Some(1000), ..record("déjà") }])
+    };
+    let receipt = commit(&node, adding([more])).await.unwrap();
+    assert_eq!(receipt.written, [written("a", 4, 4, 5)]);
+
+    assert_eq!(
+        contents(&node, "a").await,
+        [(1, "a".into()), (2, "b".into()), (3, "c".into()), (4, "déjà".to_owned())]
+    );
+    let head = node.log(&tenant(), &log("a")).await.unwrap().unwrap();
+    assert_eq!((head.last, head.events, head.bytes), (4, 5, 9));
+    assert_eq!(head.status.as_deref(), Some("running"));
+    assert_eq!(node.place_of_event(&tenant(), &log("a"), 0).await.unwrap(), 2);
+    assert_eq!(node.place_of_event(&tenant(), &log("a"), 3).await.unwrap(), 3);
+    assert_eq!(node.place_of_event(&tenant(), &log("a"), 4).await.unwrap(), 3);
+    assert_eq!(node.place_of_event(&tenant(), &log("a"), 5).await.unwrap(), 4);
+    assert_eq!(node.about(&tenant(), -7).await.unwrap(), [(log("a"), 3)]);
+    assert_eq!(node.log(&Tenant::from("other"), &log("a")).await.unwrap(), None);
+    assert_eq!(node.tenants().await.unwrap(), [tenant()]);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_batch_happens_once() {
+    let node = node(&database().await, "w1").await;
+    let send = |name: &str| once(name, adding([append("a b", [record("x")])]));
+    commit(&node, adding([opened("a b", [])])).await.unwrap();
+    let first = commit(&node, once("two", send("one"))).await.unwrap();
+    assert_eq!(first.written, [written("a b", 1, 1, 0)]);
+    let again = commit(&node, once("two", send("one"))).await.unwrap();
+    assert_eq!(again, Receipt { repeated: true, ..first });
+    // Not all of the names are known; or they belong to different batches.
+    assert_eq!(
+        said(commit(&node, once("two", send("three"))).await),
+        "two was used in another request: give each message of a new request its own name"
+    );
+    commit(&node, send("four")).await.unwrap();
+    assert!(matches!(
+        commit(&node, once("four", send("one"))).await,
+        Err(StoreError::MixedOnce { .. })
+    ));
+    assert_eq!(contents(&node, "a b").await.len(), 2);
+}
+
+#[tokio::test]
+async fn what_does_not_hold_is_refused_and_writes_nothing() {
+    let node = node(&database().await, "w1").await;
+    commit(&node, adding([opened("a", [record("1"), record("2")])])).await.unwrap();
+    // Each batch has something good before and after what is wrong with it.
+    let try_with = async |bad: SealedAppend| {
+        commit(&node, adding([append("a", [record("x")]), bad, opened("new", [])])).await
+    };
+    let fork = |from: &str, at| SealedAppend {
+        opening: Some(LogOpening::fork(from, at)),
+        ..append("f", [])
+    };
+    let run = SealedAppend { opening: Some(LogOpening::run("nobody")), ..append("r", []) };
+    let conflict = commit(&node, adding([opened("a", [])])).await;
+    assert!(
+        matches!(conflict, Err(StoreError::Conflict { expected: 0, found: 2, .. })),
+        "{conflict:?}"
+    );
+    let stale = SealedAppend { expect: Some(1), ..append("a", [record("x")]) };
+    let conflict = commit(&node, adding([stale])).await;
+    assert!(
+        matches!(conflict, Err(StoreError::Conflict { expected: 1, found: 2, .. })),
+        "{conflict:?}"
+    );
+    assert_eq!(said(try_with(append("b", [record("x")])).await), "there is no log b");
+    assert_eq!(said(try_with(fork("nobody", 1)).await), "there is no log nobody");
+    assert_eq!(said(try_with(fork("a", 4)).await), "a cannot be forked at 4: it ends at 3");
+    assert_eq!(said(try_with(run).await), "there is no log nobody");
+    let rewind = SealedAppend { rewind_to: Some(3), ..append("a", [record("x")]) };
+    assert_eq!(
+        said(commit(&node, adding([rewind])).await),
+        "a cannot be rewound to 3: it ends at 2"
+    );
+    assert_eq!(
+        said(commit(&node, adding([append("a", []), append("a", [])])).await),
+        "a stands twice in one batch"
+    );
+    assert!(said(commit(&node, adding([append("a\0b", [])])).await).contains("is not a name"));
+
+    assert_eq!(contents(&node, "a").await.len(), 2);
+    assert_eq!(node.log(&tenant(), &log("new")).await.unwrap(), None);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn forks_go_on_where_they_left_and_inherit_rewinds() {
+    let node = node(&database().await, "w1").await;
+    let mut thread = vec![opened("a", (0..6).map(|n| record(&n.to_string())))];
+    // Its Run begins in the same batch.
+    thread.push(SealedAppend { opening: Some(LogOpening::run("a")), ..append("run", []) });
+    commit(&node, adding(thread)).await.unwrap();
+    for to in [4, 2] {
+        let rewind =
+            SealedAppend { rewind_to: Some(to), ..append("a", [record("rewind"), record("on")]) };
+        commit(&node, adding([rewind])).await.unwrap();
+    }
+    let fork = SealedAppend {
+        opening: Some(LogOpening::fork("a", 8)),
+        expect: Some(8),
+        ..append("f", [record("own")])
+    };
+    let receipt = commit(&node, adding([fork])).await.unwrap();
+    assert_eq!(receipt.written, [written("f", 9, 9, 0)]);
+    let head = node.log(&tenant(), &log("a")).await.unwrap().unwrap();
+    assert_eq!(head.rewinds, [Rewind { at: 7, to: 4 }, Rewind { at: 9, to: 2 }]);
+    let head = node.log(&tenant(), &log("f")).await.unwrap().unwrap();
+    assert_eq!((head.rewinds, head.last), (vec![Rewind { at: 7, to: 4 }], 9));
+    assert_eq!(head.fork.map(|fork| (fork.log, fork.at)), Some((log("a"), 8)));
+
+    let listing =
+        |order| Listing { kind: None, of: None, forks_of: None, order, after: None, limit: 10 };
+    let names = async |listing| -> Vec<String> {
+        node.logs(&tenant(), listing)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|head| head.log.to_string())
+            .collect()
+    };
+    assert_eq!(names(Listing { of: Some(log("a")), ..listing(Order::Newest) }).await, ["run"]);
+    assert_eq!(names(Listing { forks_of: Some(log("a")), ..listing(Order::Newest) }).await, ["f"]);
+    let newest = names(listing(Order::Newest)).await;
+    let mut oldest = names(listing(Order::Oldest)).await;
+    oldest.reverse();
+    assert_eq!((newest.len(), &newest), (3, &oldest));
+    let after = Listing { after: Some(log(&newest[0])), limit: 1, ..listing(Order::Newest) };
+    assert_eq!(names(after).await, newest[1..2]);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_held_log_takes_only_what_shows_its_fence() {
+    let node = node(&database().await, "w1").await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    let (tenant, a) = (tenant(), log("a"));
+    let with = async |guard| {
+        commit(&node, adding([SealedAppend { guard, ..append("a", [record("x")]) }])).await
+    };
+    let long = Duration::from_mins(1);
+    let first = node.lease(&tenant, &a, "one", long).await.unwrap();
+    assert!(said(with(Guard::Free).await).starts_with("a is held by one"));
+    assert!(said(node.lease(&tenant, &a, "two", long).await).starts_with("a is held by one"));
+    with(Guard::Behind(first.fence)).await.unwrap();
+    with(Guard::Operator).await.unwrap();
+    let other = Fence(NonZeroU64::new(99).unwrap());
+    assert!(matches!(with(Guard::Behind(other)).await, Err(StoreError::Fenced { .. })));
+
+    // The same owner takes it anew, behind a higher fence.
+    let second = node.lease(&tenant, &a, "one", Duration::from_millis(300)).await.unwrap();
+    assert!(second.fence > first.fence);
+    assert!(matches!(with(Guard::Behind(first.fence)).await, Err(StoreError::Fenced { .. })));
+    assert!(matches!(
+        node.renew(&tenant, &a, first.fence, long).await,
+        Err(StoreError::Fenced { .. })
+    ));
+    let renewed = node.renew(&tenant, &a, second.fence, Duration::from_millis(200)).await.unwrap();
+    assert_eq!(renewed.fence, second.fence);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert!(matches!(with(Guard::Behind(second.fence)).await, Err(StoreError::Fenced { .. })));
+    assert!(matches!(
+        node.renew(&tenant, &a, second.fence, long).await,
+        Err(StoreError::Fenced { .. })
+    ));
+    with(Guard::Free).await.unwrap();
+    let third = node.lease(&tenant, &a, "two", long).await.unwrap();
+    assert!(third.fence > second.fence);
+    node.release(&tenant, &a, second.fence).await.unwrap();
+    assert!(said(with(Guard::Free).await).starts_with("a is held by two"));
+    node.release(&tenant, &a, third.fence).await.unwrap();
+    with(Guard::Free).await.unwrap();
+    assert!(node.lease(&tenant, &a, "one", long).await.unwrap().fence > third.fence);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_person_is_decided_once() {
+    let node = node(&database().await, "w1").await;
+    let ask = |id: &str, expires_in| Asked {
+        id: id.into(),
+        kind: "approval".into(),
+        log: log("a"),
+        expires_in,
+    };
+    let asks = vec![
+        ask("p", None),
+        ask("q", Some(Duration::from_millis(50))),
+        ask("r", Some(Duration::from_mins(1))),
+    ];
+    let batch_of = |asks| SealedBatch { asks, ..adding([append("a", [record("?")])]) };
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    commit(&node, batch_of(asks)).await.unwrap();
+    assert_eq!(
+        said(commit(&node, batch_of(vec![ask("p", None)])).await),
+        "p was asked before: choose another id"
+    );
+    let stray = SealedBatch { asks: vec![ask("z", None)], ..batch() };
+    assert!(said(commit(&node, stray).await).starts_with("z waits in a"));
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    let waiting = node.pending(&tenant(), Some(&log("a"))).await.unwrap();
+    let waiting: Vec<_> =
+        waiting.iter().map(|pending| (&*pending.id, pending.seq, pending.status)).collect();
+    assert_eq!(
+        waiting,
+        [
+            ("p", 1, PendingStatus::Open),
+            ("q", 1, PendingStatus::Expired),
+            ("r", 1, PendingStatus::Open)
+        ]
+    );
+    let take =
+        |id: &str| SealedBatch { takes: vec![id.into()], ..adding([append("a", [record("!")])]) };
+    commit(&node, take("p")).await.unwrap();
+    assert_eq!(said(commit(&node, take("p")).await), "p was taken already");
+    assert_eq!(said(commit(&node, take("q")).await), "q was expired already");
+    assert_eq!(said(commit(&node, take("nobody")).await), "there is no pending entry nobody");
+    assert_eq!(node.pending(&tenant(), None).await.unwrap().len(), 2);
+    assert_eq!(contents(&node, "a").await.len(), 2);
+}
+
+#[tokio::test]
+async fn captured_turns_are_found_by_their_keys() {
+    let node = node(&database().await, "w1").await;
+    let key = |kind, byte| SealedKey { kind, hash: [byte; 16] };
+    let turn = |id: &str, keys: &[SealedKey]| SealedNode {
+        id: NodeId::from(id),
+        parent: Some(NodeId::from("root")),
+        keys: keys.to_vec(),
+        log: log("a"),
+        prefix: Some([9; 32]),
+    };
+    let with = |node| SealedBatch {
+        vault: vec![node],
+        ..adding([append("a", [record("x"), record("y")])])
+    };
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    let (claim, id, shared, chain) =
+        (key(KeyKind::Claim, 1), key(KeyKind::Id, 2), key(KeyKind::Id, 3), key(KeyKind::Chain, 1));
+    commit(&node, with(turn("t1", &[claim, id, shared, chain, chain]))).await.unwrap();
+    commit(&node, with(turn("t2", &[shared, chain]))).await.unwrap();
+    assert_eq!(said(commit(&node, with(turn("t2", &[]))).await), "the turn t2 is there already");
+    let unknown = key(KeyKind::Claim, 7);
+    let found = node.find(&tenant(), &[unknown, claim, id, shared, chain]).await.unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|found| found.as_ref().map(|found| (&*found.turn.id.0, found.siblings)))
+        .collect();
+    assert_eq!(found, [None, Some(("t1", 0)), Some(("t1", 0)), None, Some(("t2", 1))]);
+    let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
+    assert_eq!((found.first, found.last, found.prefix, found.gone), (1, 2, Some([9; 32]), None));
+    let erases = vec![Erase { log: log("a"), seqs: Some(vec![2]), why: Erased::Forgotten }];
+    commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
+    let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
+    assert_eq!(found.gone, Some(Why::Forgotten));
+}
+
+#[tokio::test]
+async fn erasing_destroys_contents_and_keeps_the_chain() {
+    let node = node(&database().await, "w1").await;
+    let large = |id: u8| SealedRecord {
+        blob: Some(SealedBlob { id: [id; 32], content: Bytes::from(vec![id; 3 << 20]) }),
+        ..record("key")
+    };
+    commit(
+        &node,
+        adding([opened("a", [large(1), large(2), record("x")]), opened("b", [large(1)])]),
+    )
+    .await
+    .unwrap();
+    let span = Span { after: 0, up_to: 9, limit: 9 };
+    let rows = node.rows(&tenant(), &log("a"), span).await.unwrap();
+    let (one, two) = (rows[0].blob.unwrap(), rows[1].blob.unwrap());
+    assert_eq!(
+        node.rows(&tenant(), &log("b"), span).await.unwrap()[0].blob,
+        Some(one),
+        "kept once"
+    );
+    assert_eq!(node.blob(&tenant(), one).await.unwrap().unwrap(), vec![1; 3 << 20]);
+    assert_eq!(node.blob(&Tenant::from("other"), one).await.unwrap(), None);
+
+    let operator = |records: Vec<SealedRecord>| SealedAppend {
+        guard: Guard::Operator,
+        ..append("a", records)
+    };
+    let erases = vec![Erase { log: log("a"), seqs: Some(vec![1, 2]), why: Erased::Expired }];
+    commit(&node, SealedBatch { erases, ..adding([operator(vec![record("expired")])]) })
+        .await
+        .unwrap();
+    let rows = node.rows(&tenant(), &log("a"), span).await.unwrap();
+    let left: Vec<_> =
+        rows.iter().map(|row| (row.content.is_some(), row.salt.is_some(), row.erased)).collect();
+    let gone = (false, false, Some(Erased::Expired));
+    assert_eq!(left, [gone, gone, (true, true, None), (true, true, None)]);
+    assert!(node.blob(&tenant(), one).await.unwrap().is_some(), "another record refers to it");
+    assert_eq!(node.blob(&tenant(), two).await.unwrap(), None);
+
+    let erases = vec![Erase { log: log("a"), seqs: None, why: Erased::Forgotten }];
+    commit(&node, SealedBatch { erases, ..adding([operator(vec![record("forgotten")])]) })
+        .await
+        .unwrap();
+    let head = node.log(&tenant(), &log("a")).await.unwrap().unwrap();
+    assert_eq!(head.gone, Some(Why::Forgotten));
+    assert_eq!(said(commit(&node, adding([append("a", [record("x")])])).await), "a was forgotten");
+    let nowhere = vec![Erase { log: log("nobody"), seqs: None, why: Erased::Forgotten }];
+    assert_eq!(
+        said(commit(&node, SealedBatch { erases: nowhere, ..batch() }).await),
+        "there is no log nobody"
+    );
+    node.scrub().await.unwrap();
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_found_until_it_is_erased() {
+    let node = node(&database().await, "w1").await;
+    let checkpoint = |content| SealedRecord { kind: Name::from("checkpoint"), ..record(content) };
+    commit(
+        &node,
+        adding([opened("a", [checkpoint("1"), record("2"), checkpoint("3"), record("4")])]),
+    )
+    .await
+    .unwrap();
+    let at = async |at_most| {
+        node.checkpoint(&tenant(), &log("a"), at_most).await.unwrap().map(|row| row.seq)
+    };
+    assert_eq!(
+        (at(0).await, at(2).await, at(3).await, at(9).await),
+        (None, Some(1), Some(3), Some(3))
+    );
+    let erases = vec![Erase { log: log("a"), seqs: Some(vec![3]), why: Erased::Forgotten }];
+    commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
+    assert_eq!(at(9).await, Some(1));
+}

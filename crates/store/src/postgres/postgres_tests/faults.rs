@@ -1,0 +1,215 @@
+//! What goes wrong: lost connections, a server that crashes, one that is not there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use throughline_testkit::Cluster;
+
+use super::*;
+
+/// Writes to a log of its own until told to stop; gives what was acknowledged, and what was refused.
+async fn load(
+    node: Arc<Postgres>,
+    name: String,
+    over: Arc<AtomicBool>,
+) -> (Vec<(u64, String)>, Vec<String>) {
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    let mut n = 0;
+    while !over.load(Ordering::Acquire) {
+        n += 1;
+        let content = format!("{name} {n}");
+        match commit(&node, adding([append(&name, [record(&content)])])).await {
+            Ok(receipt) => acknowledged.push((receipt.written[0].last, content)),
+            Err(StoreError::Unreachable(..)) => refused.push(content),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    (acknowledged, refused)
+}
+
+/// Whether what was acknowledged is there once, in its place, and nothing else is but what is not known.
+async fn assert_kept(
+    node: &Postgres,
+    name: &str,
+    acknowledged: &[(u64, String)],
+    refused: &[String],
+) {
+    let there = contents(node, name).await;
+    let numbers: Vec<u64> = there.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(numbers, (1..=u64::try_from(there.len()).unwrap()).collect::<Vec<_>>(), "no gap");
+    for entry in acknowledged {
+        assert_eq!(there.iter().filter(|found| found.1 == entry.1).collect::<Vec<_>>(), [entry]);
+    }
+    for (_, content) in &there {
+        let was_acknowledged = acknowledged.iter().any(|(_, known)| known == content);
+        assert!(was_acknowledged || refused.contains(content), "{content} came from nowhere");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
+    let url = database().await;
+    let nodes = [node(&url, "w1").await, node(&url, "w2").await];
+    let over = Arc::new(AtomicBool::new(false));
+    let mut loads = Vec::new();
+    for n in 0..8 {
+        let name = format!("log {n}");
+        commit(&nodes[0], adding([opened(&name, [])])).await.unwrap();
+        loads.push((name.clone(), tokio::spawn(load(nodes[n % 2].clone(), name, over.clone()))));
+    }
+    let cutter = client(&url).await;
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE pid <> pg_backend_pid() AND datname = current_database()";
+        cutter.query(cut, &[]).await.unwrap();
+    }
+    over.store(true, Ordering::Release);
+    for (name, load) in loads {
+        let (acknowledged, refused) = load.await.unwrap();
+        assert_eq!(refused, Vec::<String>::new(), "the server was there all the time");
+        assert!(!acknowledged.is_empty());
+        assert_kept(&nodes[0], &name, &acknowledged, &[]).await;
+        assert_eq!(contents(&nodes[0], &name).await.len(), acknowledged.len());
+    }
+    assert_sound(&nodes[1]).await;
+}
+
+#[tokio::test]
+async fn a_group_that_is_sent_twice_is_written_once() {
+    use crate::postgres::commit::{Columns, Prepared, STATEMENT};
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let prepared = [Prepared::new(adding([append("a", [record("x")])]), id)];
+    let columns = Columns::of(&prepared);
+    let client = client(&url).await;
+    let send = async |number: i64| {
+        client.query_one(STATEMENT, &columns.params([&"w9", &number, &false])).await
+    };
+    let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
+    let first = answers(send(5).await.unwrap());
+    assert_eq!(answers(send(5).await.unwrap()), first);
+    assert_eq!(contents(&node, "a").await.len(), 1);
+    assert_ne!(answers(send(6).await.unwrap()), first);
+    // One that comes late, behind a later one, is not written.
+    send(5).await.unwrap_err();
+    assert_eq!(contents(&node, "a").await.len(), 2);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
+    let cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
+    let url = database_at(&cluster.url).await;
+    let nodes = [node(&url, "w1").await, node(&url, "w2").await];
+    let over = Arc::new(AtomicBool::new(false));
+    let mut loads = Vec::new();
+    for n in 0..8 {
+        let name = format!("log {n}");
+        commit(&nodes[0], adding([opened(&name, [])])).await.unwrap();
+        loads.push((name.clone(), tokio::spawn(load(nodes[n % 2].clone(), name, over.clone()))));
+    }
+    let cluster = Arc::new(cluster);
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let cluster = cluster.clone();
+        let restart = move || {
+            cluster.crash();
+            cluster.resume();
+        };
+        tokio::task::spawn_blocking(restart).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    over.store(true, Ordering::Release);
+    let mut total = 0;
+    for (name, load) in loads {
+        let (acknowledged, refused) = load.await.unwrap();
+        total += acknowledged.len();
+        assert_kept(&nodes[0], &name, &acknowledged, &refused).await;
+    }
+    assert!(total > 8);
+    assert_sound(&nodes[1]).await;
+    // And once it is gone for longer, callers hear of it; when it is back, it goes on.
+    let crashed = cluster.clone();
+    tokio::task::spawn_blocking(move || crashed.crash()).await.unwrap();
+    let refused = commit(&nodes[0], adding([append("log 0", [record("x")])])).await;
+    assert!(matches!(refused, Err(StoreError::Unreachable(..))), "{refused:?}");
+    let refused = node_result(&url).await;
+    assert!(matches!(refused, Err(StoreError::Unreachable(..))), "{refused:?}");
+    let resumed = cluster.clone();
+    tokio::task::spawn_blocking(move || resumed.resume()).await.unwrap();
+    commit(&nodes[0], adding([append("log 0", [record("x")])])).await.unwrap();
+    drop(nodes);
+    tokio::task::spawn_blocking(move || drop(cluster)).await.unwrap();
+}
+
+async fn node_result(url: &str) -> Result<(), StoreError> {
+    Postgres::open(url, &Options::default(), Name::from("w")).await.map(drop)
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why_and_tells_no_password() {
+    let base = throughline_testkit::postgres_url();
+    for (url, why) in [
+        (
+            "postgres://me:hunter2@127.0.0.1:1/db".to_owned(),
+            "postgres://127.0.0.1:1/db cannot be reached: ",
+        ),
+        (
+            "postgres://me:hunter2@nowhere.invalid/db".to_owned(),
+            "postgres://nowhere.invalid:5432/db cannot be reached: ",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1/db?sslmode=require".to_owned(),
+            "postgres://127.0.0.1:5432/db is to be reached over TLS",
+        ),
+        (
+            "postgres://me:hunter2@127.0.0.1:x/db".to_owned(),
+            "the address of the database cannot be read: ",
+        ),
+        (
+            "host=localhost password=hunter2".to_owned(),
+            "the address of a PostgreSQL database begins with",
+        ),
+        (
+            base.replace("/postgres", "/no_such_database").replace('@', ":hunter2@"),
+            "postgres://127.0.0.1:",
+        ),
+    ] {
+        let began = tokio::time::Instant::now();
+        let error = said(node_result(&url).await);
+        assert!(error.starts_with(why), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(8));
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_a_later_version_is_left_alone() {
+    let url = database().await;
+    node(&url, "w1").await;
+    client(&url).await.execute("INSERT INTO throughline_schema VALUES (99)", &[]).await.unwrap();
+    let refused = node_result(&url).await;
+    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 1 })), "{refused:?}");
+    let none = Options { create: false, ..Options::default() };
+    let refused = Postgres::open(&database().await, &none, Name::from("w")).await.map(drop);
+    assert!(said(refused).contains("holds no store"));
+}
+
+#[tokio::test]
+async fn a_database_that_is_read_only_says_so() {
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    let read_only = "SELECT format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database())";
+    let admin = client(&url).await;
+    let sql: String = admin.query_one(read_only, &[]).await.unwrap().get(0);
+    admin.batch_execute(&sql).await.unwrap();
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()";
+    admin.query(cut, &[]).await.unwrap();
+    let refused = commit(&node, adding([append("a", [record("x")])])).await;
+    assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
+    assert_eq!(contents(&node, "a").await, []);
+}

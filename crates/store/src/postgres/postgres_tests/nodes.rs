@@ -1,0 +1,205 @@
+//! Several callers, and several nodes on one database.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::options::Durability;
+
+#[tokio::test]
+async fn eight_may_begin_at_once() {
+    let url = database().await;
+    let opening = (0..8).map(|n| {
+        let url = url.clone();
+        tokio::spawn(async move { node(&url, &format!("w{n}")).await })
+    });
+    for opening in opening.collect::<Vec<_>>() {
+        opening.await.unwrap();
+    }
+    let rows =
+        client(&url).await.query("SELECT version FROM throughline_schema", &[]).await.unwrap();
+    assert_eq!(rows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_batch_leaves_the_others_of_its_group_alone() {
+    let node = node(&database().await, "w1").await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    // They are all queued before the first of them is answered, so they share groups.
+    let callers = (0..60).map(|n: u64| {
+        let node = node.clone();
+        tokio::spawn(async move {
+            let batch = match n % 3 {
+                0 => adding([append("a", [record(&n.to_string())])]),
+                1 => adding([append("nobody", [record("x")])]),
+                _ => once("same", adding([append("a", [record("once")])])),
+            };
+            (n, commit(&node, batch).await)
+        })
+    });
+    let mut repeated = 0;
+    for caller in callers.collect::<Vec<_>>() {
+        match caller.await.unwrap() {
+            (n, Err(StoreError::NotFound { .. })) if n % 3 == 1 => {}
+            (n, Ok(receipt)) if n % 3 != 1 => repeated += usize::from(receipt.repeated),
+            (n, answer) => panic!("{n}: {answer:?}"),
+        }
+    }
+    assert_eq!(repeated, 19);
+    assert_eq!(contents(&node, "a").await.len(), 21);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn nodes_write_to_one_tenant_and_one_log_at_once() {
+    let url = database().await;
+    let nodes = [node(&url, "w1").await, node(&url, "w2").await, node(&url, "w3").await];
+    commit(&nodes[0], adding([opened("shared", [])])).await.unwrap();
+    let mut callers = Vec::new();
+    for (place, node) in nodes.iter().enumerate() {
+        for caller in 0..8 {
+            let node = node.clone();
+            callers.push(tokio::spawn(async move {
+                let mut receipts = Vec::new();
+                let own = format!("own {place} {caller}");
+                commit(&node, adding([opened(&own, [])])).await.unwrap();
+                for n in 0..25 {
+                    let content = format!("{place} {caller} {n}");
+                    let appends =
+                        [append(&own, [record(&content)]), append("shared", [record(&content)])];
+                    // In both orders: whoever locks in the order of the batch would wait for ever.
+                    let appends: Vec<_> = if n % 2 == 0 {
+                        appends.into()
+                    } else {
+                        appends.into_iter().rev().collect()
+                    };
+                    let receipt = commit(&node, adding(appends)).await.unwrap();
+                    let shared = receipt
+                        .written
+                        .iter()
+                        .find(|written| written.log == log("shared"))
+                        .unwrap();
+                    receipts.push((shared.last, content));
+                }
+                receipts
+            }));
+        }
+    }
+    // The chain is read in pages meanwhile, and never has a gap.
+    let reader = nodes[1].clone();
+    let reading = tokio::spawn(async move {
+        for _ in 0..5 {
+            proven(&whole_chain(&reader).await);
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    });
+    let mut acknowledged = Vec::new();
+    for caller in callers {
+        acknowledged.extend(caller.await.unwrap());
+    }
+    reading.await.unwrap();
+    acknowledged.sort();
+    assert_eq!(contents(&nodes[2], "shared").await, acknowledged);
+    assert_eq!(acknowledged.len(), 3 * 8 * 25);
+    for node in &nodes {
+        assert_sound(node).await;
+    }
+}
+
+#[tokio::test]
+async fn what_two_nodes_send_at_once_happens_once() {
+    let url = database().await;
+    let nodes = [node(&url, "w1").await, node(&url, "w2").await];
+    commit(&nodes[0], adding([opened("a", [])])).await.unwrap();
+    for round in 0..20 {
+        let send = async |node: &Postgres| {
+            let batch = once(&format!("round {round}"), adding([append("a", [record("x")])]));
+            commit(node, batch).await.unwrap()
+        };
+        let (one, two) = tokio::join!(send(&nodes[0]), send(&nodes[1]));
+        assert_eq!(one.written, two.written);
+        assert!(one.repeated != two.repeated, "one of them came first");
+    }
+    assert_eq!(contents(&nodes[0], "a").await.len(), 20);
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_of_other_nodes() {
+    let url = database().await;
+    let (here, there) = (node(&url, "w1").await, node(&url, "w2").await);
+    commit(&here, adding([opened("a", [])])).await.unwrap();
+    // The listening connection is made in the background.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let waiting = |node: &Arc<Postgres>, name: &str, after| {
+        let (node, name) = (node.clone(), log(name));
+        tokio::spawn(async move { node.wait(&tenant(), &name, after).await })
+    };
+    for (after, writer) in [(0, &here), (1, &there), (2, &here)] {
+        let waits = [waiting(&here, "a", after), waiting(&there, "a", after)];
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(waits.iter().all(|wait| !wait.is_finished()));
+        commit(writer, adding([append("a", [record("x")])])).await.unwrap();
+        for wait in waits {
+            timeout(Duration::from_millis(400), wait).await.expect("it is told").unwrap().unwrap();
+        }
+    }
+    timeout(Duration::from_secs(1), here.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
+    // A log that does not exist yet.
+    let wait = waiting(&there, "later", 0);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    commit(&here, adding([opened("later", [record("x")])])).await.unwrap();
+    timeout(Duration::from_millis(400), wait).await.expect("it is told").unwrap().unwrap();
+    // Without the listening connection it is looked at.
+    let wait = waiting(&there, "a", 3);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+               AND datname = current_database() AND query LIKE '%pg_backend_pid%'";
+    client(&url).await.query(end, &[]).await.unwrap();
+    commit(&here, adding([append("a", [record("x")])])).await.unwrap();
+    timeout(Duration::from_secs(2), wait).await.expect("it is seen").unwrap().unwrap();
+    let wait = waiting(&there, "a", 4);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    Backend::close(&*there).await.unwrap();
+    assert!(matches!(wait.await.unwrap(), Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn relaxed_writes_are_there_and_soon_durable() {
+    let options = Options { durability: Durability::Relaxed, ..Options::default() };
+    let url = database().await;
+    let node = node_with(&url, "w1", &options).await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    for n in 0..50 {
+        commit(&node, adding([append("a", [record(&n.to_string())])])).await.unwrap();
+    }
+    let client = client(&url).await;
+    let written = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.unwrap();
+    // The server's own writer sleeps for longer: see scripts/postgres.
+    let (written, sql) =
+        (written.get::<_, String>(0), "SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn");
+    let flushed = async || client.query_one(sql, &[&written]).await.unwrap().get::<_, bool>(0);
+    let mut tries = 0;
+    while !flushed().await {
+        tries += 1;
+        assert!(tries < 40, "it is durable soon");
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    assert_eq!(contents(&node, "a").await.len(), 50);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn more_names_than_can_be_locked_one_by_one_are_written_all_the_same() {
+    let url = database().await;
+    let nodes = [node(&url, "w1").await, node(&url, "w2").await];
+    let many =
+        |place: usize| adding((0..1100).map(|n| opened(&format!("{place} {n}"), [record("x")])));
+    let (one, two) = tokio::join!(commit(&nodes[0], many(0)), commit(&nodes[1], many(1)));
+    let names = |receipt: Receipt| {
+        receipt.written.into_iter().map(|written| written.log).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names(one.unwrap()).union(&names(two.unwrap())).count(), 2200);
+    assert_sound(&nodes[0]).await;
+}

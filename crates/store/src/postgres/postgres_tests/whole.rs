@@ -1,0 +1,133 @@
+//! Manifests, small values, keys, figures, copies.
+
+use std::time::Duration;
+
+use super::*;
+use crate::backend::{ApiKeyRow, SaltRow};
+use crate::manifest::Signer;
+
+#[tokio::test]
+async fn heads_are_signed_while_it_writes_and_when_it_closes() {
+    let url = database().await;
+    let (node, other) = (node(&url, "w1").await, node(&url, "w2").await);
+    let signer = Arc::new(Signer::new(&[7; 32]));
+    node.sign_with(signer.clone());
+    commit(&node, adding([opened("a", [record("x")])])).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    assert_eq!(other.manifests(0, 9).await.unwrap().len(), 1, "within a second");
+    commit(&node, adding([append("a", [record("y")])])).await.unwrap();
+    Backend::close(&*node).await.unwrap();
+    assert!(matches!(commit(&node, adding([append("a", [])])).await, Err(StoreError::Closed)));
+    let kept = other.manifests(0, 9).await.unwrap();
+    let statements: Vec<_> = kept
+        .iter()
+        .map(|(_, manifest)| {
+            assert!(manifest.is_signed_by(&signer.store()));
+            manifest.statement().unwrap()
+        })
+        .collect();
+    assert_eq!(statements.iter().map(|statement| statement.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(statements[1].previous, kept[0].1.digest());
+    assert_eq!(statements[1].heads, other.heads().await.unwrap());
+    assert_eq!(other.manifests(kept[0].0, 9).await.unwrap().len(), 1);
+    let left = client(&url).await.query("SELECT FROM writers", &[]).await.unwrap();
+    assert!(left.is_empty(), "its row has served");
+}
+
+#[tokio::test]
+async fn small_values_and_keys_are_kept() {
+    let node = node(&database().await, "w1").await;
+    let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+    assert_eq!(node.keep("secret", value("1")).await.unwrap(), value("1"));
+    assert_eq!(node.keep("secret", value("2")).await.unwrap(), value("1"));
+    node.replace("secret", value("3")).await.unwrap();
+    node.replace("epoch 1", value("%")).await.unwrap();
+    assert_eq!(node.kept("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
+    assert_eq!(node.kept("").await.unwrap().len(), 2);
+
+    let key = ApiKeyRow {
+        tenant: tenant(),
+        id: "k1".into(),
+        label: "laptop".into(),
+        hash: [1; 32],
+        created: 5,
+        revoked: None,
+    };
+    node.add_key(key.clone()).await.unwrap();
+    node.add_key(key.clone()).await.unwrap();
+    assert!(
+        said(node.add_key(ApiKeyRow { hash: [2; 32], ..key.clone() }).await).contains("already")
+    );
+    assert_eq!(node.key([1; 32]).await.unwrap(), Some(key.clone()));
+    assert_eq!(node.keys(&tenant()).await.unwrap(), [key]);
+    assert!(node.revoke_key(&tenant(), "k1").await.unwrap());
+    assert!(!node.revoke_key(&tenant(), "k2").await.unwrap());
+    assert_eq!(node.key([1; 32]).await.unwrap(), None);
+    assert!(node.keys(&tenant()).await.unwrap()[0].revoked.is_some());
+}
+
+#[tokio::test]
+async fn salts_are_wrapped_anew() {
+    let node = node(&database().await, "w1").await;
+    commit(&node, adding([opened("a", (0..5).map(|n| record(&n.to_string())))])).await.unwrap();
+    let mut salts = node.salts_not_of(1, 3).await.unwrap();
+    assert_eq!(salts.len(), 3);
+    for row in &mut salts {
+        row.salt = Salt { epoch: 1, bytes: Bytes::from_static(b"wrapped") };
+    }
+    // One that does not exist stays away.
+    salts.push(SaltRow { record: 999, salt: salts[0].salt.clone() });
+    node.rewrap(salts).await.unwrap();
+    assert_eq!(node.salts_not_of(1, 9).await.unwrap().len(), 2);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
+async fn a_copy_is_an_sqlite_file_with_everything() {
+    let node = node(&database().await, "w1").await;
+    let records = (0..200).map(|n| record(&n.to_string()));
+    commit(&node, once("x", adding([opened("a", records), opened("b", [record("1"); 1])])))
+        .await
+        .unwrap();
+    let stats = node.stats().await.unwrap();
+    assert_eq!((stats.tenants, stats.threads, stats.records, stats.segments), (1, 2, 201, 1));
+    let random = u64::from_be_bytes(crate::cipher::random().unwrap());
+    let to = std::env::temp_dir().join(format!("throughline-{random:016x}.db"));
+    let heard = std::sync::Mutex::new(Vec::new());
+    let progress = |share: f64| heard.lock().unwrap().push(share);
+    node.backup(to.clone(), &progress).await.unwrap();
+    let heard = heard.into_inner().unwrap();
+    assert!(heard.is_sorted() && heard.last() == Some(&1.0));
+    assert!(said(node.backup(to.clone(), &|_| {}).await).contains("is there already"));
+    let file = rusqlite::Connection::open(&to).unwrap();
+    let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM records JOIN salts ON salts.record = records.id"), 201);
+    assert_eq!(count("PRAGMA user_version"), 1);
+    assert_eq!(count("SELECT count(*) FROM once"), 1);
+    let link: Vec<u8> = file.query_row("SELECT link FROM segments", [], |row| row.get(0)).unwrap();
+    assert_eq!(link, node.heads().await.unwrap()[0].link);
+    let sound: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    drop(file);
+    std::fs::remove_file(to).unwrap();
+}
+
+#[tokio::test]
+async fn damage_is_told() {
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    commit(&node, adding([opened("a", [record("1"), record("2")])])).await.unwrap();
+    let client = client(&url).await;
+    client
+        .batch_execute("DELETE FROM records WHERE seq = 2; CREATE EXTENSION amcheck")
+        .await
+        .unwrap();
+    assert_eq!(
+        node.check().await.unwrap(),
+        [
+            "acme/a has lost its last record.",
+            "acme/a has more or fewer records than it counts.",
+            "acme/w1 is a chain with more or fewer records than it counts.",
+        ]
+    );
+}

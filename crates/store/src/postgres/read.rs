@@ -1,0 +1,427 @@
+//! Reading: logs and their records, captured turns, what waits, the chains.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use throughline_core::{
+    Digest, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
+    StoreError, Tenant, VaultTurn,
+};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::{FromSql, ToSql};
+
+use crate::backend::{
+    ChainRow, Erased, KeyKind, Listing, Order, Row, Salt, SealedKey, Span, fork_of,
+};
+use crate::chain::Head;
+use crate::manifest::Manifest;
+use crate::postgres::Shared;
+
+/// A log's row, with the names of the logs that it refers to.
+const LOG: &str = "SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, l.status, l.last, \
+                   l.events, l.bytes, l.created, l.updated, l.gone FROM logs l \
+                   LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork";
+
+/// A record, from column 0 on.
+const RECORD: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, \
+                      r.link, s.writer, r.position, r.blob, r.content, w.epoch, w.salt, r.erased";
+const FROM_RECORDS: &str =
+    "FROM records r JOIN segments s ON s.id = r.segment LEFT JOIN salts w ON w.record = r.id";
+
+pub(super) async fn log(
+    shared: &Shared,
+    tenant: &Tenant,
+    log: &LogId,
+) -> Result<Option<LogHead>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(None) };
+    let sql = format!("{LOG} WHERE l.tenant = $1 AND l.name = $2");
+    let row = shared.server.query_opt(&sql, &[&tenant, &&*log.0]).await?;
+    row.map(|row| head(&row)).transpose()
+}
+
+pub(super) async fn logs(
+    shared: &Shared,
+    tenant: &Tenant,
+    listing: Listing,
+) -> Result<Vec<LogHead>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
+    let kind = listing.kind.map(kind_number);
+    let name = |log: &Option<LogId>| log.as_ref().map(|log| log.0.to_string());
+    let (of, forks_of, after) = (name(&listing.of), name(&listing.forks_of), name(&listing.after));
+    let (comparison, direction) = match listing.order {
+        Order::Newest => ("<", "DESC"),
+        Order::Oldest => (">", "ASC"),
+    };
+    let mut conditions = vec!["l.tenant = $1".to_owned()];
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&tenant];
+    if let Some(kind) = &kind {
+        params.push(kind);
+        conditions.push(format!("l.kind = ${}", params.len()));
+    }
+    let named = "(SELECT id FROM logs WHERE tenant = $1 AND name =";
+    if let Some(of) = &of {
+        params.push(of);
+        conditions.push(format!("l.of = {named} ${})", params.len()));
+    }
+    if let Some(forks_of) = &forks_of {
+        params.push(forks_of);
+        conditions.push(format!("l.fork = {named} ${})", params.len()));
+    }
+    if let Some(after) = &after {
+        params.push(after);
+        conditions.push(format!(
+            "(l.updated, l.id) {comparison} \
+             (SELECT updated, id FROM logs WHERE tenant = $1 AND name = ${})",
+            params.len()
+        ));
+    }
+    let (limit, conditions) = (i64::from(listing.limit), conditions.join(" AND "));
+    params.push(&limit);
+    let sql = format!(
+        "{LOG} WHERE {conditions} ORDER BY l.updated {direction}, l.id {direction} LIMIT ${}",
+        params.len()
+    );
+    shared.server.query(&sql, &params).await?.iter().map(head).collect()
+}
+
+pub(super) async fn rows(
+    shared: &Shared,
+    tenant: &Tenant,
+    log: &LogId,
+    span: Span,
+) -> Result<Vec<Row>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
+    let sql = format!(
+        "SELECT {RECORD} {FROM_RECORDS} WHERE r.tenant = $1 \
+         AND r.log = (SELECT id FROM logs WHERE tenant = $1 AND name = $2) \
+         AND r.seq > $3 AND r.seq <= $4 ORDER BY r.seq LIMIT $5"
+    );
+    let (after, up_to, limit) = (signed(span.after), signed(span.up_to), i64::from(span.limit));
+    let rows = shared.server.query(&sql, &[&tenant, &&*log.0, &after, &up_to, &limit]).await?;
+    rows.iter().map(|row| record(row, 0)).collect()
+}
+
+pub(super) async fn place_of_event(
+    shared: &Shared,
+    tenant: &Tenant,
+    log: &LogId,
+    event: u64,
+) -> Result<u64, StoreError> {
+    let missing = || StoreError::NotFound { what: "log", name: log.0.clone() };
+    let tenant = shared.tenant(tenant).await?.ok_or_else(missing)?;
+    // Events are numbered in the order of the records, so the first that is too high ends it.
+    let sql = "SELECT coalesce((SELECT r.seq - 1 FROM records r WHERE r.tenant = $1 AND r.log = l.id \
+               AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
+               FROM logs l WHERE l.tenant = $1 AND l.name = $2";
+    let row = shared.server.query_opt(sql, &[&tenant, &&*log.0, &signed(event)]).await?;
+    number(&row.ok_or_else(missing)?, 0)
+}
+
+pub(super) async fn checkpoint(
+    shared: &Shared,
+    tenant: &Tenant,
+    log: &LogId,
+    at_most: u64,
+) -> Result<Option<Row>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(None) };
+    let sql = format!(
+        "SELECT {RECORD} {FROM_RECORDS} WHERE r.tenant = $1 \
+         AND r.log = (SELECT id FROM logs WHERE tenant = $1 AND name = $2) \
+         AND r.kind = 'checkpoint' AND r.seq <= $3 AND r.erased IS NULL ORDER BY r.seq DESC LIMIT 1"
+    );
+    let row = shared.server.query_opt(&sql, &[&tenant, &&*log.0, &signed(at_most)]).await?;
+    row.map(|row| record(&row, 0)).transpose()
+}
+
+pub(super) async fn about(
+    shared: &Shared,
+    tenant: &Tenant,
+    about: i64,
+) -> Result<Vec<(LogId, u64)>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
+    let sql = "SELECT l.name, r.seq FROM records r JOIN logs l ON l.id = r.log \
+               WHERE r.tenant = $1 AND r.about = $2 ORDER BY r.id";
+    let rows = shared.server.query(sql, &[&tenant, &about]).await?;
+    rows.iter().map(|row| Ok((LogId(text(row, 0)?), number(row, 1)?))).collect()
+}
+
+pub(super) async fn blob(
+    shared: &Shared,
+    tenant: &Tenant,
+    blob: i64,
+) -> Result<Option<Bytes>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(None) };
+    let sql = "SELECT content FROM blobs WHERE id = $2 AND tenant = $1";
+    let row = shared.server.query_opt(sql, &[&tenant, &blob]).await?;
+    row.map(|row| bytes(&row, 0)).transpose()
+}
+
+pub(super) async fn find(
+    shared: &Shared,
+    tenant: &Tenant,
+    keys: &[SealedKey],
+) -> Result<Vec<Option<Found>>, StoreError> {
+    let mut found = vec![None; keys.len()];
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(found) };
+    let kinds: Vec<i16> = keys.iter().map(|key| key.kind.number()).collect();
+    let hashes: Vec<&[u8]> = keys.iter().map(|key| key.hash.as_slice()).collect();
+    let sql = "SELECT k.n, c.n, t.name, t.parent, l.name, t.first, t.last, t.prefix, \
+               (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
+                AND r.seq BETWEEN t.first AND t.last) \
+               FROM unnest($2::smallint[], $3::bytea[]) WITH ORDINALITY k(kind, hash, n) \
+               CROSS JOIN LATERAL (SELECT max(turn) AS turn, count(*) AS n FROM turn_keys \
+                WHERE tenant = $1 AND kind = k.kind AND hash = k.hash) c \
+               JOIN turns t ON t.id = c.turn JOIN logs l ON l.id = t.log";
+    for row in shared.server.query(sql, &[&tenant, &kinds, &hashes]).await? {
+        let place = usize::try_from(number(&row, 0)?.saturating_sub(1)).unwrap_or(usize::MAX);
+        let (Some(key), Some(answer)) = (keys.get(place), found.get_mut(place)) else { continue };
+        let siblings = u32::try_from(number(&row, 1)?.saturating_sub(1)).unwrap_or(u32::MAX);
+        match key.kind {
+            // What names two turns names none.
+            KeyKind::Claim | KeyKind::Id if siblings > 0 => continue,
+            KeyKind::Claim | KeyKind::Id | KeyKind::Chain => {}
+        }
+        let turn = VaultTurn {
+            id: NodeId(text(&row, 2)?),
+            parent: text_or_none(&row, 3)?.map(NodeId),
+            log: LogId(text(&row, 4)?),
+            first: number(&row, 5)?,
+            last: number(&row, 6)?,
+            prefix: digest_or_none(&row, 7)?,
+            gone: Erased::of(field(&row, 8)?).map(Erased::why),
+        };
+        *answer = Some(Found { turn, siblings });
+    }
+    Ok(found)
+}
+
+/// What nobody decided: it waits, or its time is up.
+pub(super) async fn pending(
+    shared: &Shared,
+    tenant: &Tenant,
+    log: Option<&LogId>,
+) -> Result<Vec<Pending>, StoreError> {
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
+    let sql = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.expires <= throughline_now() \
+               FROM pending p JOIN logs l ON l.id = p.log WHERE p.tenant = $1 AND p.taken IS NULL \
+               AND ($2::text IS NULL OR p.log = (SELECT id FROM logs WHERE tenant = $1 AND name = $2)) \
+               ORDER BY p.opened, p.id";
+    let log = log.map(|log| &*log.0);
+    let rows = shared.server.query(sql, &[&tenant, &log]).await?;
+    rows.iter()
+        .map(|row| {
+            let expired: Option<bool> = field(row, 6)?;
+            Ok(Pending {
+                id: text(row, 0)?,
+                kind: text(row, 1)?,
+                log: LogId(text(row, 2)?),
+                seq: number(row, 3)?,
+                opened: time(field(row, 4)?)?,
+                expires: field::<Option<i64>>(row, 5)?.map(time).transpose()?,
+                status: match expired {
+                    Some(true) => PendingStatus::Expired,
+                    Some(false) | None => PendingStatus::Open,
+                },
+            })
+        })
+        .collect()
+}
+
+/// Numbers are given out before records are visible, so with several nodes a lower number may appear after a higher one.
+/// So no reader goes beyond what is settled.
+pub(super) async fn chain(
+    shared: &Shared,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<ChainRow>, StoreError> {
+    let sql = format!(
+        "SELECT {RECORD}, r.id, t.name, l.name {FROM_RECORDS} \
+         JOIN tenants t ON t.id = r.tenant JOIN logs l ON l.id = r.log \
+         WHERE r.id > $1 AND r.id <= $2 ORDER BY r.id LIMIT $3"
+    );
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = i64::from(limit);
+    let up_to = shared.settled.load(Ordering::Acquire);
+    let mut rows = shared.server.query(&sql, &[&after, &up_to, &limit]).await?;
+    if rows.len() < most {
+        let up_to = settled(shared, "records").await?;
+        shared.settled.fetch_max(up_to, Ordering::AcqRel);
+        rows = shared.server.query(&sql, &[&after, &up_to, &limit]).await?;
+    }
+    rows.iter()
+        .map(|row| {
+            let (tenant, log) = (Tenant(text(row, 17)?), LogId(text(row, 18)?));
+            Ok(ChainRow { id: field(row, 16)?, tenant, log, row: record(row, 0)? })
+        })
+        .collect()
+}
+
+/// The highest number in a table below which nothing is still being written: nobody writes while the lock of the store
+/// is held alone, which is for a moment.
+async fn settled(shared: &Shared, table: &str) -> Result<i64, StoreError> {
+    let sql = format!(
+        "SELECT pg_advisory_xact_lock(1414025804, 0); SELECT coalesce(max(id), 0) FROM {table}"
+    );
+    let client = shared.server.pooled().await?;
+    let answer = client.simple_query(&sql).await.map_err(|error| shared.server.error(error))?;
+    let rows = answer.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten(),
+        _ => None,
+    });
+    rows.last().and_then(|id| id.parse().ok()).ok_or_else(|| damaged("the last number of a table"))
+}
+
+pub(super) async fn heads(shared: &Shared) -> Result<Vec<Head>, StoreError> {
+    let sql = "SELECT t.name, s.writer, s.position, s.link FROM segments s \
+               JOIN tenants t ON t.id = s.tenant WHERE s.position > 0 ORDER BY s.id";
+    let rows = shared.server.query(sql, &[]).await?;
+    rows.iter()
+        .map(|row| {
+            let (tenant, writer) = (Tenant(text(row, 0)?), text(row, 1)?);
+            Ok(Head { tenant, writer, position: number(row, 2)?, link: digest(row, 3)? })
+        })
+        .collect()
+}
+
+pub(super) async fn manifests(
+    shared: &Shared,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Manifest)>, StoreError> {
+    let up_to = settled(shared, "manifests").await?;
+    let sql =
+        "SELECT id, body, signature FROM manifests WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3";
+    let rows = shared.server.query(sql, &[&after, &up_to, &i64::from(limit)]).await?;
+    rows.iter()
+        .map(|row| {
+            let signature = field::<&[u8]>(row, 2)?.try_into();
+            let signature = signature.map_err(|_| damaged("a manifest's signature"))?;
+            Ok((field(row, 0)?, Manifest { body: field(row, 1)?, signature }))
+        })
+        .collect()
+}
+
+/// Whoever has a log or an API key. A tenant whose first batch was refused has a number and nothing else.
+pub(super) async fn tenants(shared: &Shared) -> Result<Vec<Tenant>, StoreError> {
+    let sql = "SELECT name FROM tenants t WHERE EXISTS (SELECT FROM logs WHERE tenant = t.id) \
+               OR EXISTS (SELECT FROM api_keys WHERE tenant = t.id) ORDER BY id";
+    let rows = shared.server.query(sql, &[]).await?;
+    rows.iter().map(|row| text(row, 0).map(Tenant)).collect()
+}
+
+fn head(row: &tokio_postgres::Row) -> Result<LogHead, StoreError> {
+    let rewinds: Option<&str> = field(row, 5)?;
+    let rewinds = rewinds.unwrap_or_default().split_ascii_whitespace().map(|pair| {
+        let (at, to) = pair.split_once(':').ok_or_else(|| damaged("a rewind"))?;
+        let number = |text: &str| text.parse().map_err(|_| damaged("a rewind"));
+        Ok(Rewind { at: number(at)?, to: number(to)? })
+    });
+    Ok(LogHead {
+        log: LogId(text(row, 0)?),
+        kind: match field::<i16>(row, 1)? {
+            1 => LogKind::Thread,
+            2 => LogKind::Run,
+            _ => return Err(damaged("a log's kind")),
+        },
+        of: text_or_none(row, 2)?.map(LogId),
+        fork: fork_of(
+            text_or_none(row, 3)?.map(LogId),
+            field::<Option<i64>>(row, 4)?.map(unsigned).transpose()?,
+        ),
+        rewinds: rewinds.collect::<Result<_, StoreError>>()?,
+        status: text_or_none(row, 6)?,
+        last: number(row, 7)?,
+        events: number(row, 8)?,
+        bytes: number(row, 9)?,
+        created: time(field(row, 10)?)?,
+        updated: time(field(row, 11)?)?,
+        gone: Erased::of(field(row, 12)?).map(Erased::why),
+    })
+}
+
+fn record(row: &tokio_postgres::Row, from: usize) -> Result<Row, StoreError> {
+    let epoch: Option<i32> = field(row, from + 13)?;
+    let salt = match epoch {
+        Some(epoch) => Some(Salt {
+            epoch: u32::try_from(epoch).map_err(|_| damaged("a salt"))?,
+            bytes: bytes(row, from + 14)?,
+        }),
+        None => None,
+    };
+    Ok(Row {
+        seq: number(row, from)?,
+        kind: text(row, from + 1)?,
+        at: field(row, from + 2)?,
+        events: u32::try_from(field::<i32>(row, from + 3)?).map_err(|_| damaged("a record"))?,
+        last_event: field::<Option<i64>>(row, from + 4)?.map(unsigned).transpose()?,
+        about: field(row, from + 5)?,
+        size: number(row, from + 6)?,
+        commitment: digest(row, from + 7)?,
+        link: digest(row, from + 8)?,
+        writer: text(row, from + 9)?,
+        position: number(row, from + 10)?,
+        blob: field(row, from + 11)?,
+        content: field::<Option<&[u8]>>(row, from + 12)?.map(Bytes::copy_from_slice),
+        salt,
+        erased: Erased::of(field(row, from + 15)?),
+    })
+}
+
+/// As a log's kind is kept.
+pub(super) fn kind_number(kind: LogKind) -> i16 {
+    match kind {
+        LogKind::Thread => 1,
+        LogKind::Run => 2,
+    }
+}
+
+/// A column's value.
+pub(super) fn field<'r, T: FromSql<'r>>(
+    row: &'r tokio_postgres::Row,
+    column: usize,
+) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|error| StoreError::Database(std::sync::Arc::new(error)))
+}
+
+pub(super) fn text(row: &tokio_postgres::Row, column: usize) -> Result<Name, StoreError> {
+    field::<&str>(row, column).map(Name::from)
+}
+
+fn text_or_none(row: &tokio_postgres::Row, column: usize) -> Result<Option<Name>, StoreError> {
+    field::<Option<&str>>(row, column).map(|text| text.map(Name::from))
+}
+
+pub(super) fn bytes(row: &tokio_postgres::Row, column: usize) -> Result<Bytes, StoreError> {
+    field::<&[u8]>(row, column).map(Bytes::copy_from_slice)
+}
+
+pub(super) fn digest(row: &tokio_postgres::Row, column: usize) -> Result<Digest, StoreError> {
+    field::<&[u8]>(row, column)?.try_into().map_err(|_| damaged("a digest"))
+}
+
+fn digest_or_none(row: &tokio_postgres::Row, column: usize) -> Result<Option<Digest>, StoreError> {
+    let digest = field::<Option<&[u8]>>(row, column)?;
+    digest.map(|digest| digest.try_into().map_err(|_| damaged("a digest"))).transpose()
+}
+
+pub(super) fn number(row: &tokio_postgres::Row, column: usize) -> Result<u64, StoreError> {
+    unsigned(field(row, column)?)
+}
+
+pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| damaged("a number"))
+}
+
+/// Numbers beyond what the database can hold are beyond anything that it holds.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn time(milliseconds: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_millisecond(milliseconds).map_err(|_| damaged("a time"))
+}
+
+pub(super) fn damaged(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("{what} cannot be read").into())
+}
