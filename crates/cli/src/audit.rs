@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use throughline_codec::{Audit as Audited, Finding, Severity, Verdict, audit};
-use throughline_core::{Json, Target, Tree, json};
+use throughline_codec::{Audit as Audited, Finding, Rule, Verdict, audit};
+use throughline_core::{Json, Tree, json};
 
 use crate::failure::Failure;
 use crate::mask::without_long_words;
@@ -17,7 +17,7 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
         audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad(error))?;
     match options.format {
         Format::Json => {
-            let mut out = json_of(&audited, &subject.target).as_str().to_owned();
+            let mut out = json_of(&audited).as_str().to_owned();
             out.push('\n');
             text::write_out(out.as_bytes()).or_else(Failure::unless_reader_gone)?;
         }
@@ -40,34 +40,11 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
     })
 }
 
-fn json_of(audited: &Audited, target: &Target) -> Json {
-    let formats = |a: &mut json::Array<'_>| {
-        audited.summary.formats.iter().for_each(|format| {
-            a.string(format.as_str());
-        });
-    };
+fn json_of(audited: &Audited) -> Json {
     json::object(|o| {
         o.string("wire", audited.wire.as_str()).string("model", &audited.model);
         o.string("verdict", audited.verdict().as_str());
-        o.object("summary", |o| {
-            o.number("item_count", audited.summary.items as u64);
-            o.number("signed_count", audited.summary.signed as u64);
-            o.array("formats", formats);
-            let refused =
-                audited.findings.iter().find(|finding| finding.severity == Severity::Refuse);
-            match refused {
-                Some(finding) => {
-                    o.object("violation", |o| {
-                        o.string("kind", finding.rule.id);
-                        o.string("contract", target.profile.contract.as_str());
-                        o.array("formats", formats).string("message", &finding.message);
-                    });
-                }
-                None => {
-                    o.null("violation");
-                }
-            }
-        });
+        o.object("summary", |o| audited.summary.write(o));
         o.array("findings", |a| {
             for finding in &audited.findings {
                 a.object(|o| put_finding(o, finding));
@@ -79,13 +56,23 @@ fn json_of(audited: &Audited, target: &Target) -> Json {
 fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
     o.string("rule", finding.rule.id).string("severity", finding.severity.as_str());
     o.string("path", &finding.path).string("message", &without_long_words(&finding.message));
-    o.string("provider_error", &without_long_words(&finding.provider_error))
-        .string("fix", &finding.fix);
-    o.array("evidence", |a| {
-        for source in finding.rule.evidence {
-            a.object(|o| {
-                o.string("kind", source.kind.as_str()).string("url", source.at);
-            });
-        }
-    });
+    match &finding.provider_error {
+        Some(error) => o.string("provider_error", &without_long_words(error)),
+        None => o.null("provider_error"),
+    };
+    o.string("fix", &finding.fix);
+    o.array("evidence", |a| put_evidence(a, finding.rule));
+}
+
+/// How a rule is known: by a `url`, or by a `source` that has none.
+pub(crate) fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
+    for source in rule.evidence {
+        a.object(|o| {
+            o.string("kind", source.kind.as_str());
+            match source.url() {
+                Some(url) => o.string("url", url),
+                None => o.string("source", source.at),
+            };
+        });
+    }
 }

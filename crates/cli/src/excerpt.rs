@@ -351,7 +351,7 @@ impl Page {
             return;
         }
         self.gutter(None, &drawn);
-        let needed = label.width().clamp(1, self.room() / 2);
+        let needed = label.width().clamp(1, self.room() * 3 / 4);
         let column = lead.width().min(self.room().saturating_sub(needed));
         for line in wrapped(&label, self.room().saturating_sub(column)) {
             self.gutter(None, &format!("{:column$}{line}", ""));

@@ -77,9 +77,9 @@ fn lesson(rule: &Rule, width: usize) -> String {
     let applies = format!("On {}, for {}.", rule.wire, Scope::of(rule).phrase(rule));
     page.paragraph("", &applies);
     page.section("Why", rule.why);
-    if !rule.provider_error.is_empty() {
+    if let Some(error) = rule.provider_error {
         page.heading("The provider says");
-        for line in wrapped(&plain(rule.provider_error), width.saturating_sub(4)) {
+        for line in wrapped(&plain(error), width.saturating_sub(4)) {
             page.line(&format!("  {} {line}", "│".red()));
         }
     }

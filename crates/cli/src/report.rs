@@ -44,15 +44,17 @@ pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
     .flatten()
     .collect();
     let found = if found.is_empty() { "no rule objects".to_owned() } else { found.join(", ") };
-    let carried = match audit.summary.items {
+    let carried = match audit.summary.item_count {
         0 => "no reasoning".to_owned(),
-        items => format!("{}, {} sealed", count(items, "reasoning item"), audit.summary.signed),
+        items => {
+            format!("{}, {} sealed", count(items, "reasoning item"), audit.summary.signed_count)
+        }
     };
     let target = &subject.target;
     let to = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
     let word = format!("{mark} {}:", verdict.as_str());
     let mut line = format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed());
-    if audit.summary.signed > 0 && subject.prior.is_empty() {
+    if audit.summary.signed_count > 0 && subject.prior.is_empty() {
         let message = "  without --prior, seals are not compared with what was issued";
         push_line(&mut line, &message.dimmed().to_string());
     }
@@ -96,8 +98,8 @@ fn one(name: &str, source: &Source<'_>, finding: &Finding, is_new: bool, width: 
         let sign = "=".blue().bold().to_string();
         push_line(&mut out, &format!("{:digits$} {sign} {word} {lines}", ""));
     };
-    if !finding.provider_error.is_empty() {
-        footer("provider says", &without_long_words(&finding.provider_error));
+    if let Some(error) = &finding.provider_error {
+        footer("provider says", &without_long_words(error));
     }
     if !finding.fix.is_empty() {
         footer("help", &finding.fix);
@@ -106,7 +108,9 @@ fn one(name: &str, source: &Source<'_>, finding: &Finding, is_new: bool, width: 
     if is_new {
         footer("see", &format!("throughline explain {}", rule.id));
         for source in rule.evidence {
-            footer("evidence", &format!("{} {}", source.kind.as_str(), source.at));
+            let kind = source.kind.as_str();
+            let colon = if source.url().is_some() { "" } else { ":" };
+            footer("evidence", &format!("{kind}{colon} {}", source.at));
         }
     }
     out

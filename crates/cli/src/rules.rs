@@ -11,6 +11,7 @@ use owo_colors::OwoColorize as _;
 use throughline_codec::{CODECS, Catalog, Rule, Severity};
 use throughline_core::{Json, Name, Origin, Profile, Provider, Target, json};
 
+use crate::audit::put_evidence;
 use crate::failure::Failure;
 use crate::options::{Format, Rules};
 use crate::report::sentence;
@@ -185,17 +186,15 @@ fn json_of(wires: &[&[&'static Rule]]) -> Json {
             a.object(|o| {
                 o.string("id", rule.id).string("wire", rule.wire.as_str());
                 o.string("severity", rule.severity.as_str()).string("title", rule.title);
-                o.string("why", rule.why).string("provider_error", rule.provider_error);
+                o.string("why", rule.why);
+                match rule.provider_error {
+                    Some(error) => o.string("provider_error", error),
+                    None => o.null("provider_error"),
+                };
                 o.string("fix", rule.fix);
                 put_names(o, "profiles", &scope.profiles);
                 put_names(o, "providers", &scope.providers);
-                o.array("evidence", |a| {
-                    for source in rule.evidence {
-                        a.object(|o| {
-                            o.string("kind", source.kind.as_str()).string("url", source.at);
-                        });
-                    }
-                });
+                o.array("evidence", |a| put_evidence(a, rule));
                 o.object("example", |o| {
                     let example = &rule.example;
                     o.string("provider", example.provider).string("model", example.model);

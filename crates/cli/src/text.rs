@@ -92,14 +92,26 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
                 let next = rest.get(end + 1..).unwrap_or_default();
                 *end > limit / 2 || (*end > 0 && next.find(' ').unwrap_or(next.len()) <= limit)
             };
-            let end = fitting.rfind(' ').filter(is_border).unwrap_or(limit);
-            let (head, tail) = rest.split_at(end);
+            let end = fitting.rfind(' ').filter(is_border);
+            let (head, tail) = rest.split_at(end.unwrap_or_else(|| joint(fitting)));
             lines.push(head.trim_end().to_owned());
             rest = tail.trim_start_matches(' ');
         }
         lines.push(rest.to_owned());
     }
     lines
+}
+
+/// Where to break a word that no line holds, an address or JSON: behind a mark that ends a piece of it, if one is near.
+fn joint(word: &str) -> usize {
+    let behind = |marks: &[char]| {
+        // Not between the two of `//`, nor right behind them.
+        let is_joint = |(at, _): &(usize, &str)| {
+            *at >= word.len() / 2 && !word.get(..*at).is_some_and(|head| head.ends_with(['/', ':']))
+        };
+        word.rmatch_indices(marks).find(is_joint).map(|(at, mark)| at + mark.len())
+    };
+    behind(&[',', '/', '&', ';']).or_else(|| behind(&['_', '-', '.'])).unwrap_or(word.len())
 }
 
 /// One line as several of at most `width` columns, the further ones a little to the right of the first.

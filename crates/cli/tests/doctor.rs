@@ -15,6 +15,7 @@ mod support;
 
 use serde_json::{Value, json};
 use throughline_codec::{CODECS, Rule, Severity};
+use throughline_core::{ReasoningFormat, ReplayAudit, ReplayViolation};
 use throughline_testkit::workspace_root;
 
 use crate::support::{Ran, file, scratch, throughline};
@@ -106,11 +107,11 @@ fn the_json_of_an_audit_has_these_members_and_no_others() {
     let ran = throughline(&["audit", "--format", "json", EXAMPLE], b"");
     let audit: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(keys(&audit), ["wire", "model", "verdict", "summary", "findings"]);
-    assert_eq!(keys(&audit["summary"]), ["item_count", "signed_count", "formats", "violation"]);
+    let summary = ["item_count", "signed_count", "formats", "violations"];
+    assert_eq!(keys(&audit["summary"]), summary, "nothing is violated, so there is no first");
     assert_eq!(audit["wire"], "anthropic-messages");
     assert_eq!(audit["model"], "claude-sonnet-4-5");
     assert_eq!(audit["verdict"], "accept");
-    assert_eq!(audit["summary"]["violation"], Value::Null);
     for rule in rules() {
         let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
         let audit: Value = serde_json::from_str(&ran.out).unwrap();
@@ -119,11 +120,40 @@ fn the_json_of_an_audit_has_these_members_and_no_others() {
                 keys(finding),
                 ["rule", "severity", "path", "message", "provider_error", "fix", "evidence"]
             );
+            let error = &finding["provider_error"];
+            assert!(error.is_null() || error.as_str().is_some_and(|words| !words.is_empty()));
             for source in finding["evidence"].as_array().unwrap() {
-                assert_eq!(keys(source), ["kind", "url"]);
+                let at = if source["url"].is_string() { "url" } else { "source" };
+                assert_eq!(keys(source), ["kind", at]);
+                let is_address = source[at].as_str().unwrap().starts_with("https://");
+                assert_eq!(is_address, at == "url", "{source}");
             }
         }
     }
+}
+
+#[test]
+fn the_summary_of_an_audit_is_the_documents_own() {
+    for rule in rules() {
+        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&ran.out).unwrap();
+        let summary = &audit["summary"];
+        let violations = summary["violations"].as_array().unwrap();
+        assert_eq!(summary.get("violation"), violations.first(), "{}", rule.id);
+        let is_violated = rule.breach.is_some() && audit["verdict"] == "refuse";
+        assert_eq!(!violations.is_empty(), is_violated, "{}: {summary}", rule.id);
+    }
+    let rule = rules().find(|rule| rule.id == "anthropic/signature-missing").unwrap();
+    let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+    let format = ReasoningFormat::AnthropicClaudeV1;
+    let expected = ReplayAudit {
+        item_count: 1,
+        signed_count: 0,
+        formats: vec![format.clone()],
+        violations: vec![ReplayViolation::Unsigned { item: 0, format }],
+    };
+    let summary = format!("\"summary\":{}", expected.json().as_str());
+    assert!(ran.out.contains(&summary), "{}", ran.out);
 }
 
 #[test]
@@ -139,7 +169,6 @@ fn every_rule_is_found_in_its_own_example_and_decides_the_exit_code() {
         assert_eq!(ran.code, code, "{}", rule.id);
         let is_refused = findings.iter().any(|finding| finding["severity"] == "refuse");
         assert_eq!(audit["verdict"] == "refuse", is_refused, "{}", rule.id);
-        assert_eq!(audit["summary"]["violation"].is_object(), is_refused, "{}", rule.id);
     }
 }
 
@@ -240,10 +269,14 @@ fn rules_lists_every_rule_with_all_that_is_known_of_it() {
         let evidence: Vec<Value> = rule
             .evidence
             .iter()
-            .map(|source| json!({"kind": source.kind.as_str(), "url": source.at}))
+            .map(|source| {
+                let at = if source.url().is_some() { "url" } else { "source" };
+                json!({"kind": source.kind.as_str(), at: source.at})
+            })
             .collect();
         assert_eq!(listed["evidence"], Value::from(evidence));
         assert_eq!(listed["severity"], rule.severity.as_str());
+        assert_eq!(listed["provider_error"], json!(rule.provider_error));
         assert_eq!(listed["example"]["failing"], rule.example.failing);
         let profiles = listed["profiles"].as_array().unwrap();
         assert!(!profiles.is_empty(), "{} applies to no model", rule.id);
@@ -375,6 +408,15 @@ fn rows_of_ones_own_are_used_and_bad_ones_are_told_by_line() {
     assert!(ran.err.contains("nothing is known of the model `mine-1`"), "{}", ran.err);
     let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    // A Claude is one by its maker, whatever it is called.
+    let claude = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
+    let claude = file("claude.toml", claude);
+    let unsigned = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"Hello."}]},{"role":"user","content":"Well?"}]}"#;
+    let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), unsigned);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let ran = throughline(&[&command[..], &["--profiles", &claude]].concat(), unsigned);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("[anthropic/signature-missing]"), "{}", ran.out);
     let bad = file("bad.toml", "[[profile]]\nname = \"mine\"\nmodel = \"x\"\n");
     let ran = throughline(&[&command[..], &["--profiles", &bad]].concat(), request);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));

@@ -16,15 +16,16 @@ mod mend;
 mod prefix_of;
 mod prior;
 mod rule;
+mod tally;
 
-use throughline_core::{ReasoningFormat, Request, Target, Tree, Wire};
+use throughline_core::{ReplayAudit, Request, Target, Tree, Wire};
 
 pub use crate::audit::case::{Case, Findings, PathStyle};
 pub use crate::audit::compare::{Change, ChangeKind, Comparison, Issued, PrefixChange, Reordered};
 pub use crate::audit::mend::{Edit, Mend};
 pub(crate) use crate::audit::mend::{apply, compatible};
 pub use crate::audit::prior::{Exchange, Prior};
-pub use crate::audit::rule::{Example, Finding, Rule, Severity, Source, SourceKind};
+pub use crate::audit::rule::{Breach, Example, Finding, Rule, Severity, Source, SourceKind};
 use crate::{Codec, CodecError};
 
 /// A conversation as it is about to be sent.
@@ -63,21 +64,11 @@ pub struct Audit {
     pub wire: Wire,
     /// The model that is asked.
     pub model: String,
-    /// The reasoning that the request carries.
-    pub summary: Summary,
+    /// The reasoning that the request carries, as document 003 tells it: how many elements, whose, and which of the
+    /// refusals below are about them.
+    pub summary: ReplayAudit,
     /// What was found, the gravest first and each in the order of the text.
     pub findings: Vec<Finding>,
-}
-
-/// The reasoning that a request carries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// How many reasoning elements there are: thoughts, and signatures on other parts.
-    pub items: usize,
-    /// How many of them carry a seal that is not empty.
-    pub signed: usize,
-    /// Whose shapes they have, sorted by name, each once.
-    pub formats: Vec<ReasoningFormat>,
 }
 
 /// What a provider would do.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use throughline_core::{Channel, Contract, ForcedTools, Mode, Profile, Switch, Wire};
+use throughline_core::{Channel, Contract, ForcedTools, Mode, Profile, Switch, Vendor, Wire};
 
 use super::{Catalog, CatalogError, PROFILES, PROVIDERS, distance, host};
 
@@ -302,6 +302,32 @@ fn a_users_rows_come_first() {
     assert_eq!(openai.key_env, None);
     assert_eq!(catalog.provider("mine").unwrap().key_env.as_deref(), Some("MINE"));
     assert_eq!(&*catalog.default_provider(&Wire::GEMINI).unwrap().name, "gemini");
+}
+
+#[test]
+fn a_vendors_family_is_known_by_its_row_and_not_by_its_name() {
+    for row in Catalog::builtin().profiles() {
+        let vendor = match row.name.split(['-', '.']).next().unwrap() {
+            "claude" => Some(Vendor::Anthropic),
+            "gemini" => Some(Vendor::Google),
+            "gpt" | "openai" => Some(Vendor::OpenAi),
+            "grok" => Some(Vendor::Xai),
+            _ => None,
+        };
+        assert_eq!(row.vendor, vendor, "{}", row.name);
+    }
+    let own = "[[profile]]\nname = \"house\"\nmodels = [\"house-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
+    let catalog = Catalog::builtin().with_profiles(own).unwrap();
+    for (provider, rule) in [
+        ("anthropic", "anthropic/signature-missing"),
+        ("bedrock", "bedrock/signature-missing"),
+        ("openrouter", "openrouter/signature-missing"),
+    ] {
+        let target = catalog.target_for(provider, "house-1", "work").unwrap();
+        let rules = crate::CODECS.iter().flat_map(|codec| codec.rules());
+        let rule = rules.into_iter().find(|each| each.id == rule).unwrap();
+        assert!((rule.applies)(&target), "{}", rule.id);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ mod replayed;
 pub(crate) mod view;
 
 use throughline_core::{
-    Choice, ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, Tree, json,
+    Choice, ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, Tree, Vendor, json,
 };
 
 pub(crate) use crate::claude::inspect::{Book, Inspection};
@@ -73,10 +73,10 @@ impl Asking {
     }
 }
 
-/// Whether a request goes to a Claude: to a family of that name that signs what it thinks. The clones of its wire sign
+/// Whether a request goes to a Claude: to a family of Anthropic's that signs what it thinks. The clones of its wire sign
 /// nothing.
 pub(crate) fn is_claude(target: &Target) -> bool {
-    target.profile.bound.model && target.profile.name.starts_with("claude")
+    target.profile.seals_as() == Some(Vendor::Anthropic)
 }
 
 /// Whether it is a Claude that no row of its own describes: nothing is held against it.

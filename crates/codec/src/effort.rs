@@ -71,6 +71,16 @@ pub(crate) fn rung(effort: &str) -> Option<usize> {
     LADDER.iter().position(|word| word.eq_ignore_ascii_case(effort))
 }
 
+/// The words as a sentence of ours has them: `low`, `medium` and `high`.
+pub(crate) fn listed(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.as_slice() {
+        [] => "none".to_owned(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{budget, of_budget};

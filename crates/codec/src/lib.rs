@@ -48,9 +48,9 @@ use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target,
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
 pub use crate::audit::{
-    Audit, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding, Findings,
-    Issued, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity, Source, SourceKind,
-    Summary, Transcript, Verdict, audit,
+    Audit, Breach, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding,
+    Findings, Issued, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity, Source,
+    SourceKind, Transcript, Verdict, audit,
 };
 pub use crate::catalog::{Catalog, CatalogError};
 pub use crate::chat::OpenAiChat;

@@ -49,7 +49,7 @@ pub use crate::number::Number;
 pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
     Binding, Budget, CallIds, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider,
-    Switch,
+    Switch, Vendor,
 };
 pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
@@ -88,6 +88,5 @@ pub use crate::view::{
     DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,
     Message, MessageCall, MessageRole, OpenRouterReasoningCodec, RawThought, ReasoningCodec,
     ReasoningItem, ReasoningMessage, ReplayAudit, ReplayContract, ReplayTurn, ReplayViolation,
-    ThinkingBlock, ThinkingKind, Vendor, audit_replay, parse_details, print_details,
-    raw_thought_json,
+    ThinkingBlock, ThinkingKind, audit_replay, parse_details, print_details, raw_thought_json,
 };

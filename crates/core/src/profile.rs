@@ -116,6 +116,8 @@ pub struct Profile {
     pub name: String,
     /// Patterns of model names, where `*` stands for anything. The longest pattern that fits wins.
     pub models: Vec<String>,
+    /// Who makes it, where that decides what it is held to: whose rules it keeps, and whose shape its seals have.
+    pub vendor: Option<Vendor>,
     /// The modes of thinking that a request may ask for; empty where the wire has no modes.
     pub modes: Vec<Mode>,
     /// Whether the model thinks when the request does not say.
@@ -168,10 +170,29 @@ impl Profile {
             || !self.efforts.is_empty()
     }
 
+    /// Whose seals it issues and reads; nothing for a model that seals nothing.
+    pub fn seals_as(&self) -> Option<Vendor> {
+        self.vendor.filter(|_| self.bound.model)
+    }
+
     /// Whether the model takes requests in that mode.
     pub fn takes(&self, mode: Mode) -> bool {
         self.modes.contains(&mode)
     }
+}
+
+/// Who makes models whose reasoning is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// Claude.
+    Anthropic,
+    /// Gemini.
+    Google,
+    /// GPT and the o series, wherever they are served.
+    OpenAi,
+    /// Grok, wherever it is served.
+    Xai,
 }
 
 /// A way of thinking that a request can ask for.

@@ -18,5 +18,5 @@ pub use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock,
 pub use crate::view::raw_thought::{InvalidThought, RawThought, raw_thought_json};
 pub use crate::view::replay_audit::{
     OpenRouterReasoningCodec, ReasoningCodec, ReplayAudit, ReplayContract, ReplayTurn,
-    ReplayViolation, Vendor, audit_replay,
+    ReplayViolation, audit_replay,
 };

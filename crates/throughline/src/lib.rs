@@ -41,8 +41,8 @@ pub use throughline_codec::{
 };
 // The doctor: what a provider would refuse, and the smallest change after which it would not.
 pub use throughline_codec::{
-    Audit, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding, Findings,
-    Issued, Mend, Mended, PathStyle, PrefixChange, Prior, Reach, Reordered, Repair, Rule, Severity,
-    Source, SourceKind, Summary, Transcript, Verdict, audit, repair,
+    Audit, Breach, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding,
+    Findings, Issued, Mend, Mended, PathStyle, PrefixChange, Prior, Reach, Reordered, Repair, Rule,
+    Severity, Source, SourceKind, Transcript, Verdict, audit, repair,
 };
 pub use throughline_core::*;

@@ -302,9 +302,12 @@ fn a_bound_block_needs_the_one_before_it() {
         .with_betas("thinking-binding-controls-2026-08-01");
     assert_eq!(
         bench.lines(),
-        ["refuse prefix-changed messages.1.content.0", "degrade thinking-dropped messages.1"]
+        [
+            "refuse prefix-changed messages.1.content.0",
+            "degrade thinking-dropped messages.1.content.0"
+        ]
     );
-    let error = bench.audit().findings.remove(0).provider_error;
+    let error = bench.audit().findings.remove(0).provider_error.unwrap();
     assert!(error.ends_with("when it was created is missing from this request."), "{error}");
     let repaired: Value =
         serde_json::from_slice(&bench.repair(Reach::Refused).request.body).unwrap();
@@ -342,7 +345,7 @@ fn every_change_to_a_thought_is_named_and_undone() {
         (
             "merged",
             vec![merged, call.clone()],
-            vec![modified(0), "degrade thinking-dropped messages.1".into()],
+            vec![modified(0), "degrade thinking-dropped messages.1.content.1".into()],
         ),
         ("reordered", vec![second.clone(), first.clone(), call.clone()], vec![modified(1)]),
         ("behind its call", vec![first.clone(), call.clone(), second.clone()], vec![modified(2)]),
@@ -371,9 +374,12 @@ fn every_change_to_a_thought_is_named_and_undone() {
 fn part_of_the_thinking_may_not_go_under_a_budget() {
     let [first, second, call] = two_thoughts();
     let (lines, is_mended) = changed(&manual(), &[first.clone(), call.clone()]);
-    assert_eq!((lines, is_mended), (vec!["refuse thinking-dropped messages.1".to_owned()], true));
+    assert_eq!(
+        (lines, is_mended),
+        (vec!["refuse thinking-dropped messages.1.content.1".to_owned()], true)
+    );
     let (lines, _) = changed(&adaptive(), &[second, call.clone()]);
-    assert_eq!(lines, ["degrade thinking-dropped messages.1"]);
+    assert_eq!(lines, ["degrade thinking-dropped messages.1.content.0"]);
     let (lines, is_mended) = changed(&manual(), &[call]);
     let expected = vec!["refuse tool-loop-needs-thinking messages.1.content.0".to_owned()];
     assert_eq!((lines, is_mended), (expected, true));
@@ -579,7 +585,7 @@ fn class_d_a_compaction_splits_a_pair() {
     let [first, _, call] = two_thoughts();
     let split = [assistant(&[first, text("Hm."), call]), user(vec![result("toolu_1")])];
     let split = replay("claude-sonnet-4-5", &manual(), &two_thoughts(), &split);
-    assert_eq!(case(&split), refused("thinking-dropped messages.1"));
+    assert_eq!(case(&split), refused("thinking-dropped messages.1.content.1"));
     let orphan = [user(vec![result("a")]), assistant(&[text("Hm.")]), user("On.")];
     let orphan = bench("claude-sonnet-4-5", &body(&Value::Null, &orphan));
     assert_eq!(case(&orphan), refused("tool-call-unanswered messages.0.content.0"));
@@ -635,8 +641,10 @@ fn class_l_a_thought_is_said_aloud() {
         user(vec![result("toolu_1")]),
     ];
     let aloud = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &aloud);
-    let lines =
-        ["degrade thinking-dropped messages.1", "degrade thought-as-text messages.1.content.0"];
+    let lines = [
+        "degrade thought-as-text messages.1.content.0",
+        "degrade thinking-dropped messages.1.content.0",
+    ];
     assert_eq!(aloud.lines(), lines);
     assert_eq!(aloud.repair(Reach::Degraded).audit.verdict(), Verdict::Accept);
     let tagged = [

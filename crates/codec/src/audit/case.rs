@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use throughline_core::{Node, Profile, ReasoningFormat, Target, Tree};
+use throughline_core::{Node, Profile, ReasoningFormat, ReplayAudit, Target, Tree};
 
 use crate::audit::rule::{Finding, Severity};
-use crate::audit::{Comparison, Prior, Summary, Transcript};
+use crate::audit::tally::Tally;
+use crate::audit::{Comparison, Prior, Transcript};
 
 /// How a provider writes the place of a value in its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,12 +148,12 @@ fn child_around<'t>(node: Node<'t>, range: &Range<usize>) -> Option<(Step, Node<
 pub struct Findings<'c> {
     case: &'c Case<'c>,
     found: Vec<Finding>,
-    summary: Summary,
+    tally: Tally,
 }
 
 impl<'c> Findings<'c> {
     pub(super) fn new(case: &'c Case<'c>) -> Self {
-        Self { case, found: Vec::new(), summary: Summary::default() }
+        Self { case, found: Vec::new(), tally: Tally::default() }
     }
 
     /// Reports that a rule is broken, if it applies here at all.
@@ -167,12 +168,8 @@ impl<'c> Findings<'c> {
     }
 
     /// Counts one reasoning element of the request: a thought, or a signature on another part.
-    pub fn count(&mut self, format: &ReasoningFormat, is_signed: bool) {
-        self.summary.items += 1;
-        self.summary.signed += usize::from(is_signed);
-        if let Err(place) = self.summary.formats.binary_search(format) {
-            self.summary.formats.insert(place, format.clone());
-        }
+    pub fn count(&mut self, element: Node<'_>, format: &ReasoningFormat, is_signed: bool) {
+        self.tally.add(element.range(), format.clone(), is_signed);
     }
 
     /// Whether anything was reported that will be refused.
@@ -180,10 +177,9 @@ impl<'c> Findings<'c> {
         self.found.iter().any(|finding| finding.severity == Severity::Refuse)
     }
 
-    pub(super) fn finish(mut self) -> (Summary, Vec<Finding>) {
+    pub(super) fn finish(mut self) -> (ReplayAudit, Vec<Finding>) {
         self.found
             .sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.range.start));
-        self.summary.formats.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        (self.summary, self.found)
+        (self.tally.audit(self.case, &self.found), self.found)
     }
 }

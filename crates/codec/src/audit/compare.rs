@@ -32,7 +32,7 @@ impl Comparison<'_> {
     /// What there is to say of an element whose members changed their order, by the wire's own rule.
     pub fn broken_cache(&self, rule: &'static Rule) -> Option<Finding> {
         let Reordered { place, before } = self.reordered.clone()?;
-        let message = "this says what the last request said, with its members in another order";
+        let message = "the last request said the same, with its members in another order";
         let edit = Edit::Replace(place.clone(), before);
         let mend = Mend::new("writes it as it was sent before", [edit]);
         Some(Finding::in_range(rule, place, message).mended(Some(mend)))

@@ -20,8 +20,12 @@ pub struct Rule {
     pub title: &'static str,
     /// Why the provider is like that, and how requests come to break it.
     pub why: &'static str,
-    /// The provider's own words, with `…` where they depend on the request. Empty where nothing is said.
-    pub provider_error: &'static str,
+    /// The provider's own words, with `…` where they depend on the request. Nothing where it says nothing, or where nobody
+    /// knows what it says.
+    pub provider_error: Option<&'static str>,
+    /// What it is among the violations of a [`ReplayAudit`](throughline_core::ReplayAudit); nothing where it is not about
+    /// reasoning that is replayed.
+    pub breach: Option<Breach>,
     /// What to do about it.
     pub fix: &'static str,
     /// Whether it applies to that endpoint and model.
@@ -54,13 +58,37 @@ impl Severity {
     }
 }
 
+/// What a broken rule is among the documents' [`ReplayViolation`](throughline_core::ReplayViolation)s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// Reasoning that must come back does not.
+    Missing,
+    /// An element lacks its seal.
+    Unsigned,
+    /// A tool call lacks its seal.
+    UnsignedCall,
+    /// An element's seal does not fit it, or what stands before it.
+    Invalid,
+    /// An element was sealed by somebody else.
+    Foreign,
+    /// An element is in the pieces in which it was streamed.
+    Fragmented,
+}
+
 /// Where a rule is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// What sort of evidence it is.
     pub kind: SourceKind,
-    /// Its address, or the name of the package that holds it.
+    /// Its address, or else what it is called: a recording, a package and a name in it.
     pub at: &'static str,
+}
+
+impl Source {
+    /// Its address, where it has one.
+    pub fn url(&self) -> Option<&'static str> {
+        self.at.starts_with("https://").then_some(self.at)
+    }
 }
 
 /// What sort of evidence a rule rests on, the strongest first.
@@ -122,8 +150,8 @@ pub struct Finding {
     pub range: Range<usize>,
     /// What is wrong here, in a sentence.
     pub message: String,
-    /// What the provider would answer here.
-    pub provider_error: Cow<'static, str>,
+    /// What the provider would answer here; nothing where it takes the request, or where its words are not known.
+    pub provider_error: Option<Cow<'static, str>>,
     /// What to do here.
     pub fix: Cow<'static, str>,
     /// How the request can be mended here, if it can.
@@ -144,7 +172,7 @@ impl Finding {
             path: String::new(),
             range,
             message: message.into(),
-            provider_error: Cow::Borrowed(rule.provider_error),
+            provider_error: rule.provider_error.map(Cow::Borrowed),
             fix: Cow::Borrowed(rule.fix),
             mend: None,
         }
@@ -167,7 +195,14 @@ impl Finding {
     /// The same with the provider's words for this place.
     #[must_use]
     pub fn answered(mut self, provider_error: impl Into<Cow<'static, str>>) -> Self {
-        self.provider_error = provider_error.into();
+        self.provider_error = Some(provider_error.into());
+        self
+    }
+
+    /// The same where the provider's words are not known, or it has none.
+    #[must_use]
+    pub fn unanswered(mut self) -> Self {
+        self.provider_error = None;
         self
     }
 

@@ -37,17 +37,7 @@ pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
 
 /// Whose seals the model reads; nothing for one that seals nothing.
 pub(super) fn vendor_of(target: &Target) -> Option<Vendor> {
-    let family = target.profile.name.as_str();
-    let vendors = [
-        ("claude", Vendor::Anthropic),
-        ("gemini", Vendor::Google),
-        ("gpt", Vendor::OpenAi),
-        ("openai", Vendor::OpenAi),
-        ("grok", Vendor::Xai),
-    ];
-    let is_vendors = |(name, _): &&(&str, Vendor)| family.starts_with(name);
-    let found = vendors.iter().find(is_vendors).map(|(_, vendor)| *vendor);
-    found.filter(|_| target.profile.bound.model)
+    target.profile.seals_as()
 }
 
 /// Whether a message with tool calls must carry reasoning: "The `reasoning_content` in the thinking mode must be passed

@@ -82,13 +82,8 @@ fn every_rule_finds_its_example_and_nothing_else() {
         assert_eq!(found(&audit), [(rule.id, rule.severity)], "{}", rule.id);
         let finding = &audit.findings[0];
         assert!(!finding.path.is_empty(), "{}", rule.id);
-        assert_eq!(
-            finding.provider_error.is_empty(),
-            rule.provider_error.is_empty(),
-            "{}",
-            rule.id
-        );
-        assert!(!finding.provider_error.contains('…'), "{}: {}", rule.id, finding.provider_error);
+        assert_eq!(finding.provider_error.is_some(), rule.provider_error.is_some(), "{}", rule.id);
+        assert!(!finding.provider_error.iter().any(|error| error.contains('…')), "{}", rule.id);
     }
 }
 
@@ -181,7 +176,7 @@ fn deepseek_wants_nothing_while_it_does_not_think_or_calls_nothing() {
     assert_eq!(found(&audit), [("deepseek/reasoning-content-missing", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].reasoning_content");
     assert_eq!(
-        audit.findings[0].provider_error,
+        audit.findings[0].provider_error.as_deref().unwrap(),
         "Missing `reasoning_content` field in the assistant message at message index 1. For more information, please refer \
          to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
     );
@@ -222,7 +217,7 @@ fn mistral_takes_its_own_chunks_and_no_other_member() {
     let own = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}"#;
     let audit = looked("mistral", "magistral-medium-latest", &[], own);
     assert_eq!(found(&audit), []);
-    assert_eq!((audit.summary.items, audit.summary.signed), (1, 0));
+    assert_eq!((audit.summary.item_count, audit.summary.signed_count), (1, 0));
     let sent = own.replace(
         r#""role":"assistant","#,
         r#""role":"assistant","reasoning_details":[],"reasoning":null,"#,
@@ -279,7 +274,13 @@ fn one_call_of_two_may_lack_its_answer() {
     let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_2","content":"c"}]}"#;
     let audit = looked("openai-chat", "gpt-5", &[], body);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
-    assert!(audit.findings[0].provider_error.ends_with("did not have response messages: call_1"));
+    assert!(
+        audit.findings[0]
+            .provider_error
+            .as_deref()
+            .unwrap()
+            .ends_with("did not have response messages: call_1")
+    );
     let repaired = mended("openai-chat", "gpt-5", &[], body, Reach::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
@@ -291,7 +292,7 @@ fn an_answer_to_nothing_is_told_apart_by_provider() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"abcdefghi","content":"c"}]}"#;
     let text = |provider: &str, model: &str| {
         let audit = looked(provider, model, &[], body);
-        (audit.verdict(), audit.findings[0].provider_error.to_string())
+        (audit.verdict(), audit.findings[0].provider_error.clone().unwrap().into_owned())
     };
     let refused = |text: &str| (Verdict::Refuse, text.to_owned());
     assert_eq!(
@@ -368,12 +369,12 @@ fn a_model_that_does_not_reason_knows_no_effort() {
     let audit = looked("openai-chat", "gpt-4o", &[], body);
     assert_eq!(found(&audit), [("openai-chat/effort-not-supported", Severity::Refuse)]);
     assert_eq!(
-        audit.findings[0].provider_error,
+        audit.findings[0].provider_error.as_deref().unwrap(),
         "Unrecognized request argument supplied: reasoning_effort"
     );
     let words = looked("openai-chat", "o3", &[], &body.replace("low", "minimal"));
     assert_eq!(
-        words.findings[0].provider_error,
+        words.findings[0].provider_error.as_deref().unwrap(),
         "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'low', \
          'medium', and 'high'."
     );
@@ -627,7 +628,7 @@ fn the_summary_counts_what_is_signed() {
         details(&format!("{SIGNED},{unsigned}"))
     ));
     let summary = looked("openrouter", CLAUDE, &[], &sent).summary;
-    assert_eq!((summary.items, summary.signed), (2, 1));
+    assert_eq!((summary.item_count, summary.signed_count), (2, 1));
     assert_eq!(summary.formats.len(), 1);
 }
 
@@ -682,7 +683,10 @@ fn class_c_a_signature_goes_to_another_endpoint() {
     let transcript = Transcript::of(&OpenAiChat, &sent).after(&prior);
     let audit = audit(&transcript, &reader).unwrap();
     assert_eq!(found(&audit), [("openrouter/foreign-details", Severity::Refuse)]);
-    assert_eq!(audit.findings[0].provider_error, "Corrupted thought signature.");
+    assert_eq!(
+        audit.findings[0].provider_error.as_deref().unwrap(),
+        "Corrupted thought signature."
+    );
     let repaired = repair(&transcript, &reader, Reach::Refused).unwrap();
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     assert!(!String::from_utf8_lossy(&repaired.request.body).contains("Z2VtaW5pcyBzaWc="));

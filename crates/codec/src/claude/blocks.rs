@@ -50,7 +50,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             let finding = Finding::at(
                 self.book.signature_missing,
                 block.node,
-                format!("this {word} block has no {seal_word}"),
+                format!("`{seal_word}` is missing"),
             );
             let error = self.says(format!("{place}.{word}.{seal_word}: Field required"));
             let mend = self.restored_or_removed(block, &removed);
@@ -59,7 +59,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         };
         let Some(problem) = problem_of(seal) else { return };
         let removed = format!("removes the {word} block whose {seal_word} {problem}");
-        let message = format!("the {seal_word} of this {word} block {problem}");
+        let message = format!("this {seal_word} {problem}");
         let error = self.invalid(block);
         let mend = self.restored_or_removed(block, &removed);
         let finding = Finding::at(self.book.signature_invalid, seal, message);
@@ -82,7 +82,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let said = text.text().unwrap_or_default();
         let said = said.trim_start();
         if let Some(tag) = TAGS.iter().find(|tag| said.starts_with(**tag)) {
-            let message = format!("this text begins with `{tag}`: it says a thought aloud");
+            let message = format!("this text opens with `{tag}`: it is a thought, not an answer");
             let mend = self.removed(&[block], "removes the text that says a thought aloud");
             let finding = Finding::at(self.book.thought_as_text, text, message).mended(mend);
             self.report(block, finding);
@@ -106,7 +106,8 @@ impl<'c> Inspection<'_, 'c, '_> {
             first.place()
         ));
         let message = format!(
-            "the tool loop that this request continues begins with a `{found}` block where thinking must stand"
+            "thinking has a budget, so a thinking block must stand before this {}",
+            noun_of(first.kind)
         );
         let changes = self.case.comparison().into_iter().flat_map(|c| &c.changes);
         let mut lost =
@@ -137,8 +138,11 @@ impl<'c> Inspection<'_, 'c, '_> {
                 self.removed(&blocks, "removes the assistant message that the request ends with");
             let finding = Finding::at(
                 self.book.prefill_refused,
-                message.node,
-                "the request ends with a message of the assistant's, which this model does not continue",
+                message.node.get("role").unwrap_or(message.node),
+                format!(
+                    "{} does not go on with what an assistant message begins",
+                    self.case.profile().name
+                ),
             );
             let path = format!("messages.{}", last.message);
             self.add(finding.under(path).answered(error).mended(mend));
@@ -156,7 +160,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let finding = Finding::at(
             self.book.ends_in_thinking,
             last.node,
-            format!("this message of the assistant's ends with a `{word}` block"),
+            "nothing that was said or called follows this block",
         );
         // That the rule holds for messages in the middle too is not sure.
         let severity = if is_last { Severity::Refuse } else { Severity::Note };
@@ -183,6 +187,20 @@ fn problem_of(seal: Node<'_>) -> Option<&'static str> {
         Some("is not base64")
     } else {
         None
+    }
+}
+
+/// Our word for a block that stands where thinking should.
+fn noun_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "text",
+        Kind::Call | Kind::HostedCall => "tool call",
+        Kind::Thinking
+        | Kind::Redacted
+        | Kind::Answer
+        | Kind::HostedAnswer
+        | Kind::Compaction
+        | Kind::Other => "block",
     }
 }
 

@@ -88,7 +88,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         let format =
             if is_claude { ReasoningFormat::AnthropicClaudeV1 } else { ReasoningFormat::unknown() };
         for block in self.view.models_blocks().filter(|block| block.kind.is_thinking()) {
-            self.findings.count(&format, block.is_sealed());
+            self.findings.count(block.node, &format, block.is_sealed());
         }
     }
 

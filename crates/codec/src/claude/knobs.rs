@@ -5,7 +5,7 @@ use throughline_core::{Choice, ForcedTools, Json, Mode, Node, json};
 use crate::audit::{Edit, Finding, Mend, Severity};
 use crate::claude::mending::kind_of_thinking;
 use crate::claude::{self, Asking, Inspection, LEAST_ANSWER, LEAST_BUDGET};
-use crate::effort;
+use crate::effort::{self, listed};
 
 /// The beta under which a budget is for the whole turn and may exceed what one answer may have.
 const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
@@ -40,24 +40,23 @@ impl Inspection<'_, '_, '_> {
         if profile.modes.is_empty() || profile.takes(mode) {
             return self.look_at_effort_beside(mode);
         }
+        // What is said of the others is not known.
         let error = match mode {
-            Mode::Adaptive => "adaptive thinking is not supported on this model".to_owned(),
-            Mode::Enabled | Mode::Disabled | Mode::BetweenTools
-                if profile.takes(Mode::Adaptive) =>
-            {
-                format!(
-                    "\"thinking.type.{word}\" is not supported for this model. Use \"thinking.type.adaptive\" and \
-                     \"output_config.effort\" to control thinking behavior."
-                )
-            }
-            Mode::Enabled | Mode::Disabled | Mode::BetweenTools => {
-                format!("\"thinking.type.{word}\" is not supported for this model.")
-            }
+            Mode::Adaptive => Some("adaptive thinking is not supported on this model".to_owned()),
+            Mode::Enabled | Mode::Disabled if profile.takes(Mode::Adaptive) => Some(format!(
+                "\"thinking.type.{word}\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+                 \"output_config.effort\" to control thinking behavior."
+            )),
+            Mode::Enabled | Mode::Disabled | Mode::BetweenTools => None,
         };
-        let message = format!("{} does not take `thinking.type` `{word}`", profile.name);
-        let error = self.says(error);
-        let finding = Finding::at(self.book.mode_not_supported, kind, message);
-        self.add(finding.answered(error).mended(Some(self.other_mode(thinking, mode))));
+        let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
+        let message = format!("{} takes {}, not `{word}`", profile.name, listed(&taken));
+        let finding = Finding::at(self.book.mode_not_supported, kind, message)
+            .mended(Some(self.other_mode(thinking, mode)));
+        self.add(match error {
+            Some(error) => finding.answered(self.says(error)),
+            None => finding.unanswered(),
+        });
         false
     }
 
@@ -95,9 +94,9 @@ impl Inspection<'_, '_, '_> {
 
     /// Some kinds of thinking are taken up to some effort only.
     fn look_at_effort_beside(&mut self, mode: Mode) -> bool {
-        let (note, state) = match mode {
-            Mode::Disabled => ("disabled-up-to", "thinking is disabled"),
-            Mode::BetweenTools => ("between-tools-up-to", "thinking is between tools only"),
+        let note = match mode {
+            Mode::Disabled => "disabled-up-to",
+            Mode::BetweenTools => "between-tools-up-to",
             Mode::Enabled | Mode::Adaptive => return true,
         };
         let profile = self.case.profile();
@@ -109,20 +108,25 @@ impl Inspection<'_, '_, '_> {
         if effort::rung(&word) <= effort::rung(most) {
             return true;
         }
-        let error =
-            format!("output_config.effort '{word}' is not supported when {state} on this model");
-        let error = self.says(error);
         let message = format!(
-            "{} takes `thinking.type` `{}` up to effort `{most}`, and `{word}` is asked for",
+            "beside `{}` thinking, {} takes efforts up to `{most}`",
+            word_of(mode),
             profile.name,
-            if mode == Mode::Disabled { "disabled" } else { "between_tools" },
         );
         let mend = Mend::new(
             format!("asks for effort `{most}` instead"),
             [Edit::Replace(effort.range(), json::string(most))],
         );
-        let finding = Finding::at(self.book.mode_not_supported, *effort, message);
-        self.add(finding.answered(error).mended(Some(mend)));
+        let finding = Finding::at(self.book.mode_not_supported, *effort, message)
+            .advised(format!("Ask for effort `{most}` or less, or leave `thinking` out."))
+            .mended(Some(mend));
+        self.add(match mode {
+            Mode::Disabled => finding.answered(self.says(format!(
+                "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
+                 '{most}' or below, or enable thinking."
+            ))),
+            Mode::Enabled | Mode::Adaptive | Mode::BetweenTools => finding.unanswered(),
+        });
         false
     }
 
@@ -137,7 +141,7 @@ impl Inspection<'_, '_, '_> {
         };
         let Some(budget) = thinking.present("budget_tokens") else {
             let error = self.says(format!("{path}: Field required"));
-            let message = "thinking is enabled without a budget";
+            let message = "`budget_tokens` is missing";
             let finding = Finding::at(self.book.budget_too_small, thinking, message);
             self.add(finding.answered(error).mended(Some(set(least))));
             return;
@@ -146,7 +150,7 @@ impl Inspection<'_, '_, '_> {
         if tokens < least {
             let error =
                 self.says(format!("{path}: Input should be greater than or equal to {least}"));
-            let message = format!("a budget of {tokens} is below the least of {least}");
+            let message = format!("{tokens} is below the least of {least}");
             let finding = Finding::at(self.book.budget_too_small, budget, message);
             self.add(finding.answered(error).mended(Some(set(least))));
             return;
@@ -167,8 +171,7 @@ impl Inspection<'_, '_, '_> {
             format!("raises the tokens of the answer to {room}"),
             [Edit::Replace(place.range(), Json::from(room))],
         );
-        let message =
-            format!("a budget of {tokens} leaves nothing of {most} tokens for the answer");
+        let message = format!("thinking and answer share {most} tokens");
         let finding = Finding::at(self.book.budget_not_below_max_tokens, budget, message);
         self.add(finding.as_grave_as(severity).answered(error).mended(Some(mend)));
     }
@@ -184,13 +187,13 @@ impl Inspection<'_, '_, '_> {
         let (error, message) = match rule {
             ForcedTools::Refused => (
                 "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
-                format!("{} cannot be told to call a tool", profile.name),
+                format!("{} never takes a forced tool", profile.name),
             ),
             ForcedTools::Allowed
             | ForcedTools::RefusedWithBudget
             | ForcedTools::RefusedWhileThinking => (
                 "Thinking may not be enabled when tool_choice forces tool use.",
-                format!("{} cannot be told to call a tool while it thinks", profile.name),
+                format!("{} takes no forced tool while it thinks", profile.name),
             ),
         };
         let error = self.says(error);
@@ -241,7 +244,8 @@ impl Inspection<'_, '_, '_> {
             let message = if profile.efforts.is_empty() {
                 format!("{} has no effort to set", profile.name)
             } else {
-                format!("{} does not know the effort `{word}`", profile.name)
+                let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
+                format!("{} takes {}, not `{word}`", profile.name, listed(&taken))
             };
             let finding = Finding::at(self.book.effort_not_supported, *effort, message);
             self.add(finding.answered(error).mended(Some(mend)));
@@ -287,6 +291,16 @@ fn mode_of(word: &str) -> Option<Mode> {
         "disabled" => Some(Mode::Disabled),
         "between_tools" => Some(Mode::BetweenTools),
         _ => None,
+    }
+}
+
+/// The request's word for a kind of thinking.
+fn word_of(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enabled => "enabled",
+        Mode::Adaptive => "adaptive",
+        Mode::Disabled => "disabled",
+        Mode::BetweenTools => "between_tools",
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Lore {
 }
 
 pub(crate) const TOOL_LOOP_NEEDS_THINKING: Lore = Lore {
-    title: "A tool loop under a thinking budget must begin with thinking.",
+    title: "The open tool loop does not begin with thinking.",
     why: "With `thinking.type` `enabled`, the calls of a tool and their results are one turn of the model's, and that \
           turn is only complete with the thinking it began with. So while the last message brings tool results, the \
           assistant message before it must start with a `thinking` or `redacted_thinking` block. Frameworks break this \
@@ -23,7 +23,7 @@ pub(crate) const TOOL_LOOP_NEEDS_THINKING: Lore = Lore {
     evidence: &[
         Source {
             kind: SourceKind::Recorded,
-            at: "six recorded tool loops under `enabled`, all of which begin with thinking",
+            at: "six tool loops under `enabled`, all of which begin with thinking",
         },
         Source {
             kind: SourceKind::Issue,
@@ -34,7 +34,7 @@ pub(crate) const TOOL_LOOP_NEEDS_THINKING: Lore = Lore {
 };
 
 pub(crate) const SIGNATURE_MISSING: Lore = Lore {
-    title: "A thinking block has no signature.",
+    title: "A thinking block comes back without its signature.",
     why: "A Claude signs every thought it hands out and takes back none that is not signed: `signature` is a required \
           field of a `thinking` block, as `data` is of a `redacted_thinking` one. The field gets lost where a client \
           keeps the readable text only, where a stream was cut before its `signature_delta`, or where thinking that \
@@ -49,7 +49,7 @@ pub(crate) const SIGNATURE_MISSING: Lore = Lore {
             kind: SourceKind::Issue,
             at: "https://github.com/openclaw/openclaw/issues/120596",
         },
-        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: the types of thinking blocks" },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0, the types of thinking blocks" },
     ],
 };
 
@@ -102,12 +102,12 @@ pub(crate) const THINKING_MODIFIED: Lore = Lore {
             kind: SourceKind::Issue,
             at: "https://github.com/openclaw/openclaw/issues/103587",
         },
-        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: the types of thinking blocks" },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0, the types of thinking blocks" },
     ],
 };
 
 pub(crate) const THINKING_DROPPED: Lore = Lore {
-    title: "Thinking of an open tool loop is gone.",
+    title: "A thinking block of the open tool loop does not come back.",
     why: "Until a tool loop ends, the model goes on from what it thought in it. Under a budget, a last assistant \
           message that lost some of its thinking counts as modified. Under adaptive thinking the request is taken, and \
           the model goes on without knowing why it called the tool. Thinking of turns that are over may be left out.",
@@ -147,7 +147,7 @@ pub(crate) const PREFIX_CHANGED: Lore = Lore {
         Source { kind: SourceKind::Issue, at: "https://github.com/kirodotdev/KiroCrew/pull/11513" },
         Source {
             kind: SourceKind::Types,
-            at: "anthropic 2.8.0: the beta types of `block_binding` and `input_transformations`",
+            at: "anthropic 2.8.0, the beta types of `block_binding` and `input_transformations`",
         },
     ],
 };
@@ -170,7 +170,7 @@ pub(crate) const MODE_NOT_SUPPORTED: Lore = Lore {
         },
         Source { kind: SourceKind::Issue, at: "https://github.com/lidge-jun/opencodex/pull/65" },
         Source { kind: SourceKind::Issue, at: "https://github.com/BerriAI/litellm/pull/35211" },
-        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: thinking_types.py" },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0, thinking_types.py" },
     ],
 };
 
@@ -181,7 +181,7 @@ pub(crate) const BUDGET_TOO_SMALL: Lore = Lore {
     fix: "Ask for at least 1024 tokens in `budget_tokens`, or leave `thinking` out.",
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/themaximalist/llm.js/issues/30" },
-        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: thinking_config_param.py" },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0, thinking_config_param.py" },
     ],
 };
 
@@ -191,14 +191,14 @@ pub(crate) const BUDGET_NOT_BELOW_MAX_TOKENS: Lore = Lore {
           tools and the beta for interleaved thinking, where the budget is for the whole turn, may it be larger.",
     fix: "Raise `max_tokens` above the budget, or lower the budget.",
     evidence: &[
-        Source { kind: SourceKind::Types, at: "anthropic 2.8.0: thinking_config_param.py" },
+        Source { kind: SourceKind::Types, at: "anthropic 2.8.0, thinking_config_param.py" },
         Source { kind: SourceKind::Issue, at: "https://github.com/awsl-project/maxx/pull/765" },
         Source { kind: SourceKind::Issue, at: "https://github.com/LionSR/TeXRA/pull/2515" },
     ],
 };
 
 pub(crate) const FORCED_TOOL_CHOICE: Lore = Lore {
-    title: "The model cannot be told to call a tool here.",
+    title: "A tool is forced on a model that does not allow it.",
     why: "A model that must call a tool cannot think first about whether to. So a forced `tool_choice` is refused \
           beside a thinking budget, and by Opus 5.5, Sonnet 5.5 and Fable 5.1 always, even where nothing is said of \
           thinking. Beside adaptive thinking the others take it. Clients that force a tool to get structured output \
@@ -220,7 +220,7 @@ pub(crate) const EFFORT_NOT_SUPPORTED: Lore = Lore {
           4.7. Other models of those generations have no such knob and refuse it.",
     fix: "Ask for one of the efforts that the model takes, or leave the effort out.",
     evidence: &[
-        Source { kind: SourceKind::Recorded, at: "a recorded refusal of `xhigh` on Opus 4.6" },
+        Source { kind: SourceKind::Recorded, at: "a refusal of `xhigh` on Opus 4.6" },
         Source {
             kind: SourceKind::Issue,
             at: "https://github.com/anthropics/claude-code/issues/30795",
@@ -233,7 +233,7 @@ pub(crate) const EFFORT_NOT_SUPPORTED: Lore = Lore {
 };
 
 pub(crate) const SAMPLING_FIXED: Lore = Lore {
-    title: "The model sets its sampling itself.",
+    title: "The model does not take this sampling setting.",
     why: "From 4.7 on `temperature`, `top_p` and `top_k` are gone, and every value but the default is refused. Before, \
           a temperature other than 1 is refused while the model thinks. Clients with a default temperature of their \
           own break it.",
@@ -250,11 +250,11 @@ pub(crate) const SAMPLING_FIXED: Lore = Lore {
 };
 
 pub(crate) const PREFILL_REFUSED: Lore = Lore {
-    title: "The model does not continue a message of the assistant's.",
+    title: "The request ends with an assistant message.",
     why: "Older models go on with the text that a last assistant message begins. Newer ones refuse it: their request \
           must end with a user message. A stream that broke off, a loop that continues after `max_tokens`, or a hint \
           that is added as an assistant message brings it about.",
-    fix: "End the request with a user message: leave the last assistant message out, or say as the user what should be \
+    fix: "End with a user message: leave the last assistant message out, or ask as the user for what should be \
           continued.",
     evidence: &[
         Source {
@@ -273,11 +273,11 @@ pub(crate) const PREFILL_REFUSED: Lore = Lore {
 };
 
 pub(crate) const ENDS_IN_THINKING: Lore = Lore {
-    title: "A message of the assistant's ends with thinking.",
+    title: "An assistant message ends with thinking.",
     why: "A message of the model's ends with what it says or calls, never with what it thinks. One that does was cut: \
           a stream broke off, a compaction kept the thought and dropped the answer, or the answer hit `max_tokens` \
           while thinking.",
-    fix: "Leave the thinking at the end out, and the message where nothing else is in it.",
+    fix: "Leave the trailing thinking out, and the whole message where it holds nothing else.",
     evidence: &[
         Source {
             kind: SourceKind::Issue,
@@ -287,7 +287,7 @@ pub(crate) const ENDS_IN_THINKING: Lore = Lore {
             kind: SourceKind::Issue,
             at: "https://github.com/NousResearch/hermes-agent/pull/11098",
         },
-        Source { kind: SourceKind::Client, at: "anthropic 2.8.0: lib/middleware/_fallbacks.py" },
+        Source { kind: SourceKind::Client, at: "anthropic 2.8.0, lib/middleware/_fallbacks.py" },
     ],
 };
 
@@ -296,8 +296,8 @@ pub(crate) const BLOCK_UNREADABLE: Lore = Lore {
     why: "A Claude reads what some other Claudes thought and silently drops the rest: Opus 5 and 5.5 do not read Fable \
           5.1, and Haiku 5.5 reads nobody but itself. Blocks of Sonnet 5.5 and Haiku 5.5 are read in the account that \
           they were issued to only. Nothing is refused, and nothing is said: the model just goes on without them.",
-    fix: "Stay with the model and the account for the length of a tool loop, or switch between turns, where thinking \
-          may go.",
+    fix: "Finish a tool loop with the model and the account that began it. Switch between turns, where thinking may be \
+          left out.",
     evidence: &[
         Source {
             kind: SourceKind::Documentation,
@@ -305,13 +305,13 @@ pub(crate) const BLOCK_UNREADABLE: Lore = Lore {
         },
         Source {
             kind: SourceKind::Types,
-            at: "anthropic 2.8.0: the beta type of `input_transformations`",
+            at: "anthropic 2.8.0, the beta type of `input_transformations`",
         },
     ],
 };
 
 pub(crate) const THOUGHT_AS_TEXT: Lore = Lore {
-    title: "A thought is said aloud.",
+    title: "A thought is sent as if it had been said.",
     why: "What the model thought comes back as plain text, often in `<think>` tags. The request is taken, but to the \
           model it looks like an attempt to extract its reasoning, and it may refuse to answer: `stop_reason` \
           `refusal`, category `reasoning_extraction`. Clients do this to unsigned thinking that they do not want to \
@@ -324,11 +324,11 @@ pub(crate) const THOUGHT_AS_TEXT: Lore = Lore {
 };
 
 pub(crate) const TOOL_CALL_UNANSWERED: Lore = Lore {
-    title: "A tool call and its result are not together.",
+    title: "A tool call has no result, or a result no call.",
     why: "Every `tool_use` of a message must be answered by a `tool_result` of its id in the next message, and nothing \
           else may be. Compactions and sliding windows split the two, an aborted tool leaves its call unanswered, and \
           clients that rewrite ids lose the pair. Tools that the provider runs itself do not count.",
-    fix: "Answer every call in the next message, in one message, or leave call and result out together.",
+    fix: "Answer every call in the very next message, or leave the call and its result out together.",
     evidence: &[
         Source {
             kind: SourceKind::Issue,

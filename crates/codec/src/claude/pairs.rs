@@ -45,8 +45,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let names: Vec<_> = waiting.iter().filter_map(|call| id_of(call)).collect();
         let names = names.join(", ");
         let message = match waiting.len() {
-            1 => format!("the call `{names}` has no result in the next message"),
-            _ => format!("the calls {names} have no results in the next message"),
+            1 => format!("the next message has no result for `{names}`"),
+            _ => format!("the next message has no results for {names}"),
         };
         let error = (self.book.unanswered)(first.message, &names);
         let gone = self.with_idle_thinking(&waiting);

@@ -6,7 +6,7 @@ use throughline_core::{Body, Node, Reply, Why};
 
 use crate::audit::{Change, ChangeKind, Comparison, Finding, Mend, PrefixChange, Severity};
 use crate::claude::view::{Block, Kind, Speaker};
-use crate::claude::{Asking, Inspection};
+use crate::claude::{self, Asking, Inspection};
 
 /// 2026-08-31T00:00:00Z: accounts made since then have their prefixes checked unasked.
 const CHECKED_SINCE: i64 = 1_788_134_400;
@@ -42,7 +42,7 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     fn look_at_thinking(&mut self, block: &Block<'c>, change: &'c Change<'c>) {
         let (word, phrase) = (block.word(), change.kind.phrase());
-        let of_seal = || format!("the {} of this {word} block {phrase}", block.seal_word());
+        let of_seal = || format!("this {} {phrase}", block.seal_word());
         let of_block = || format!("this {word} block {phrase}");
         let removed = format!("removes the {word} block that was not issued so");
         let restored = || self.restored(block, Some(change));
@@ -53,10 +53,11 @@ impl<'c> Inspection<'_, 'c, '_> {
                 (book.signature_invalid, of_seal(), restored().or_else(gone))
             }
             ChangeKind::SealDropped => {
-                (book.signature_missing, of_seal(), restored().or_else(gone))
+                let message = format!("the {} of this {word} block {phrase}", block.seal_word());
+                (book.signature_missing, message, restored().or_else(gone))
             }
             ChangeKind::TextEdited { .. } => {
-                let message = format!("the text of this {word} block {phrase}");
+                let message = format!("this text {phrase}");
                 (book.thinking_modified, message, restored().or_else(gone))
             }
             ChangeKind::SealMoved | ChangeKind::Merged => {
@@ -103,7 +104,9 @@ impl<'c> Inspection<'_, 'c, '_> {
         } else {
             self.invalid(block)
         };
-        let range = change.seal.clone().unwrap_or(block.node.range());
+        let text = block.text.filter(|_| matches!(change.kind, ChangeKind::TextEdited { .. }));
+        let place = text.map(Node::range).or_else(|| change.seal.clone());
+        let range = place.unwrap_or(block.node.range());
         let finding = Finding::in_range(rule, range, message).answered(error).mended(mend);
         self.report(block, finding);
     }
@@ -157,9 +160,17 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     fn foreign(&mut self, block: &Block<'c>, change: &Change<'_>, why: Why) {
         let word = block.word();
-        let message = format!("this {word} block {}", change.kind.phrase());
-        let origin = change.issued.and_then(|issued| issued.item.origin.as_ref());
-        let is_claudes = origin.is_some_and(|origin| origin.family.starts_with("claude"));
+        let exchanges = self.case.prior().exchanges();
+        let issuer = change.issued.and_then(|issued| exchanges.get(issued.exchange));
+        let is_claudes = issuer.is_some_and(|issuer| claude::is_claude(&issuer.asked.target));
+        let message = match issuer {
+            Some(issuer) if why == Why::OtherModel => format!(
+                "{} issued this block, and {} does not read it",
+                issuer.asked.target.profile.name,
+                self.case.profile().name
+            ),
+            Some(_) | None => format!("this {word} block {}", change.kind.phrase()),
+        };
         let is_unread = match why {
             Why::OtherAccount | Why::OtherModel => true,
             Why::Foreign
@@ -224,14 +235,24 @@ impl<'c> Inspection<'_, 'c, '_> {
         }
         let severity =
             if block.kind == Kind::Compaction { Severity::Refuse } else { Severity::Note };
-        let message = format!("the sealed content of this block {}", change.kind.phrase());
+        let is_text = matches!(change.kind, ChangeKind::TextEdited { .. });
+        let part = if is_text { "content" } else { "seal" };
+        let message = format!("the {part} of this block {}", change.kind.phrase());
         let mend = self.restored(block, Some(change)).map(|mend| Mend {
             what: "puts the sealed block back as it was issued".to_owned(),
             ..mend
         });
-        let range = change.seal.clone().unwrap_or(block.node.range());
-        let finding = Finding::in_range(rule, range, message).as_grave_as(severity);
-        self.report(block, finding.mended(mend));
+        let text = block.text.filter(|_| is_text).map(Node::range);
+        let range = text.or_else(|| change.seal.clone()).unwrap_or(block.node.range());
+        let finding = Finding::in_range(rule, range, message).as_grave_as(severity).mended(mend);
+        self.report(
+            block,
+            match severity {
+                Severity::Refuse if is_text => finding.answered("compaction_content_mismatch"),
+                Severity::Refuse => finding,
+                Severity::Degrade | Severity::Note => finding.unanswered(),
+            },
+        );
     }
 
     /// Thoughts of the open tool loop that do not come back. Those of turns that are over may go.
@@ -258,14 +279,27 @@ impl<'c> Inspection<'_, 'c, '_> {
             let Some(message) = view.messages.get(home) else { continue };
             let place = format!("messages.{home}.content.{}", issued.index);
             let severity = if is_demanded { Severity::Refuse } else { Severity::Degrade };
-            let error = if is_demanded { self.modified(&place) } else { String::new() };
-            let said = "the answer that this message repeats had a thinking block that is gone";
-            let finding = Finding::at(self.book.thinking_dropped, message.node, said)
-                .under(format!("messages.{home}"))
+            let later = reply.items.get(issued.index + 1..).unwrap_or_default();
+            let next =
+                message.blocks.iter().find(|b| later.iter().any(|item| self.says_it(b, item)));
+            let (beside, said) = match (next, message.blocks.last()) {
+                (Some(next), _) => {
+                    (next.node, "a thinking block was issued before this, and is gone")
+                }
+                (None, Some(last)) => {
+                    (last.node, "a thinking block was issued behind this, and is gone")
+                }
+                (None, None) => (message.node, "a thinking block was issued here, and is gone"),
+            };
+            let finding = Finding::at(self.book.thinking_dropped, beside, said)
+                .under(place.clone())
                 .as_grave_as(severity)
-                .answered(error)
                 .mended(self.put_back(change));
-            self.add(finding);
+            self.add(if is_demanded {
+                finding.answered(self.modified(&place))
+            } else {
+                finding.unanswered()
+            });
         }
     }
 
@@ -314,7 +348,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         });
         let message = match changed.place {
             Some(_) => {
-                format!("`{element}` differs from what stood there when this block was issued")
+                format!("`{element}` is not what it was when this block was issued")
             }
             None => format!("`{element}` stood before this block when it was issued, and is gone"),
         };
@@ -347,7 +381,6 @@ impl<'c> Inspection<'_, 'c, '_> {
             error.push(' ');
             error.push_str(sentence);
         }
-        let error = if severity == Severity::Refuse { self.says(error) } else { String::new() };
         // What is only dropped need not be taken away.
         let removed = || {
             let edits = self.without(&self.thinking_from(block));
@@ -357,9 +390,14 @@ impl<'c> Inspection<'_, 'c, '_> {
         let mend: Option<Mend> = restored.or_else(removed);
         let finding = Finding::at(self.book.prefix_changed, block.node, message)
             .as_grave_as(severity)
-            .answered(error)
             .mended(mend);
-        self.report(block, finding);
+        self.report(
+            block,
+            match severity {
+                Severity::Refuse => finding.answered(self.says(error)),
+                Severity::Degrade | Severity::Note => finding.unanswered(),
+            },
+        );
     }
 
     fn thinking_from(&self, first: &Block<'c>) -> Vec<&Block<'c>> {

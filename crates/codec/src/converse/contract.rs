@@ -5,7 +5,7 @@ mod own;
 mod rules;
 mod view;
 
-use throughline_core::{Body, Choice, ForcedTools, Item, Profile, Target, Why};
+use throughline_core::{Body, Choice, ForcedTools, Item, Profile, Target, Vendor, Why};
 
 use crate::audit::{Case, Findings};
 use crate::claude::{self, Asking, Inspection};
@@ -35,12 +35,11 @@ pub(super) enum Family {
 impl Family {
     /// An unlisted model is most often a Claude behind an inference profile of the account's own.
     pub(super) fn of(profile: &Profile) -> Self {
-        match profile.name.as_str() {
-            "unknown" => Self::Claude,
-            "nova" => Self::Nova,
-            name if name.starts_with("claude") => Self::Claude,
-            name if name.starts_with("gpt") => Self::OpenAi,
-            _ => Self::Other,
+        match (profile.vendor, profile.name.as_str()) {
+            (Some(Vendor::Anthropic), _) | (None, "unknown") => Self::Claude,
+            (Some(Vendor::OpenAi), _) => Self::OpenAi,
+            (None, "nova") => Self::Nova,
+            (Some(Vendor::Google | Vendor::Xai) | None, _) => Self::Other,
         }
     }
 }
@@ -53,7 +52,7 @@ pub(super) fn refuses_unsealed(item: &Item, target: &Target) -> Option<Why> {
     if origin.provider != reader.provider || origin.endpoint != reader.endpoint {
         return Some(Why::Foreign);
     }
-    if target.profile.name.starts_with("claude") {
+    if claude::is_claude(target) {
         return Some(Why::Unsigned);
     }
     let is_same_model = origin.asked == reader.asked;

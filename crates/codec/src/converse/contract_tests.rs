@@ -92,7 +92,7 @@ fn families_that_sign_nothing_get_their_reasoning_back_unsigned() {
     }
     let claude = bench(SONNET, &request);
     assert_eq!(claude.lines(), ["refuse signature-missing messages.1.content.0"]);
-    let error = claude.audit().findings.remove(0).provider_error;
+    let error = claude.audit().findings.remove(0).provider_error.unwrap();
     assert_eq!(
         error,
         "The model returned the following errors: messages.1.content.0.thinking.signature: Field required"
@@ -182,10 +182,7 @@ fn a_choice_of_tools_is_no_part_of_the_prefix() {
     let changed = after(request("Forecast", json!({"auto": {}}), &messages));
     assert_eq!(changed.lines(), ["refuse prefix-changed messages.1.content.0"]);
     let message = changed.audit().findings.remove(0).message;
-    assert_eq!(
-        message,
-        "`toolConfig.tools.0` differs from what stood there when this block was issued"
-    );
+    assert_eq!(message, "`toolConfig.tools.0` is not what it was when this block was issued");
     assert_eq!(repaired(&changed)["messages"][1], assistant(&[text("Rain.")]));
 }
 

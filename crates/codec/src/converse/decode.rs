@@ -12,7 +12,7 @@ use throughline_core::{
 
 use crate::calls::Calls;
 use crate::converse::wire::{self, Block, Path};
-use crate::{Asked, CodecError, draft, sealed};
+use crate::{Asked, CodecError, claude, draft, sealed};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
             Block::Reasoning => {
                 let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
                 let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-                let format = if self.origin.family.starts_with("claude") {
+                let format = if claude::is_claude(&self.asked.target) {
                     ReasoningFormat::AnthropicClaudeV1
                 } else {
                     ReasoningFormat::unknown()

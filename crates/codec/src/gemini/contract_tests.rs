@@ -234,5 +234,5 @@ fn reasoning_is_counted() {
         r#""parts":[{"text":"Hm.","thought":true},{"functionCall""#,
     );
     let summary = audited(&Gemini, &to, &Prior::new(), &body).summary;
-    assert_eq!((summary.items, summary.signed), (2, 1));
+    assert_eq!((summary.item_count, summary.signed_count), (2, 1));
 }

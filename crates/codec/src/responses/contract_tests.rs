@@ -276,6 +276,6 @@ fn reasoning_is_counted() {
     let body = input(&[bare, REASONING, CALL, SECOND, OUTPUTS]);
     let summary = audited(&OpenAiResponses, &to, &Prior::new(), &body).summary;
     let formats: Vec<_> = summary.formats.iter().map(ReasoningFormat::as_str).collect();
-    assert_eq!((summary.items, summary.signed), (2, 1));
+    assert_eq!((summary.item_count, summary.signed_count), (2, 1));
     assert_eq!(formats, ["azure-openai-responses-v1"]);
 }

@@ -11,7 +11,7 @@ use crate::format::ReasoningFormat;
 use crate::json::{self, Array, Json, Object};
 use crate::name::Name;
 use crate::origin::{Origin, Target};
-use crate::profile::Contract;
+use crate::profile::{Contract, Vendor};
 use crate::view::details::{ReasoningItem, parse_details, print_details};
 
 const DETAILS: &str = "reasoning_details";
@@ -253,19 +253,6 @@ fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
         && must_be_sealed(element)
 }
 
-/// Who makes models whose reasoning is sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Vendor {
-    /// Claude.
-    Anthropic,
-    /// Gemini.
-    Google,
-    /// GPT and the o series, wherever they are served.
-    OpenAi,
-    /// Grok, wherever it is served.
-    Xai,
-}
-
 impl ReasoningFormat {
     /// Whose models read what has this shape; nothing where it names nobody we know.
     pub fn vendor(&self) -> Option<Vendor> {
@@ -344,7 +331,8 @@ fn write_formats(list: &mut Array<'_>, formats: &[ReasoningFormat]) {
     }
 }
 
-/// One way in which replaying a turn would fail.
+/// One way in which replaying a turn would fail. What is [missing](Self::Missing) or [invalid](Self::Invalid) is not seen
+/// in the turn alone: it takes the request that it goes in, or the answer that it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayViolation {
     /// The provider demands its reasoning back, and nothing in the turn is signed.
@@ -365,6 +353,15 @@ pub enum ReplayViolation {
     UnsignedCall {
         /// The call's id.
         call: Name,
+    },
+    /// Reasoning that the provider demands back is not there at all.
+    Missing,
+    /// An element is sealed, and what it is sealed to differs: its own words, its seal's bytes, or what stood before it.
+    Invalid {
+        /// The number of the element.
+        item: usize,
+        /// Whose shape it has.
+        format: ReasoningFormat,
     },
     /// An element was sealed by another than the turn's author, or goes to one who cannot read it.
     Foreign {
@@ -399,6 +396,8 @@ impl ReplayViolation {
             }
             Self::Unsigned { .. } => "unsigned",
             Self::UnsignedCall { .. } => "unsigned_call",
+            Self::Missing => "missing",
+            Self::Invalid { .. } => "invalid",
             Self::Foreign { .. } => "foreign",
             Self::Fragmented { .. } => "fragmented",
             Self::OutOfOrder { .. } => "out_of_order",
@@ -416,7 +415,10 @@ impl ReplayViolation {
                     out.string("contract", contract.as_str());
                     out.array("formats", |list| write_formats(list, formats));
                 }
-                Self::Unsigned { item, format } | Self::Foreign { item, format } => {
+                Self::Missing => {}
+                Self::Unsigned { item, format }
+                | Self::Invalid { item, format }
+                | Self::Foreign { item, format } => {
                     out.number("item", number(*item)).string("format", format.as_str());
                 }
                 Self::UnsignedCall { call } => {
@@ -445,6 +447,11 @@ impl std::fmt::Display for ReplayViolation {
             Self::UnsignedCall { call } => {
                 write!(f, "the first tool call, {call}, has no signature")
             }
+            Self::Missing => f.write_str("reasoning that must come back is missing"),
+            Self::Invalid { item, format } => write!(
+                f,
+                "element {item} has the format {format} and a seal that does not fit it here"
+            ),
             Self::Foreign { item, format } => write!(
                 f,
                 "element {item} has the format {format} and was sealed by another than the model that gets it"

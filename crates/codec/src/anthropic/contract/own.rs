@@ -30,9 +30,9 @@ fn binding(view: &View<'_>) -> Option<Finding> {
     };
     let kind = thinking.text_of("type").unwrap_or("adaptive".into());
     let message = match severity {
-        Severity::Refuse => format!("`block_binding` is known under the beta `{BINDING}` only"),
+        Severity::Refuse => "the headers do not ask for its beta",
         Severity::Degrade | Severity::Note => {
-            format!("`block_binding` needs the beta `{BINDING}`, and the headers are not known")
+            "the headers, which must ask for its beta, are not known"
         }
     };
     let error = format!("thinking.{kind}.block_binding: Extra inputs are not permitted");
@@ -48,7 +48,7 @@ fn exclusive(case: &Case<'_>) -> Option<Finding> {
         "leaves `context_management` out, since `compaction` is asked for",
         [Edit::Remove(management.range())],
     );
-    let message = "`compaction` and `context_management` are both asked for";
+    let message = "`context_management` is asked for as well";
     let finding = Finding::at(&rules::COMPACTION_EXCLUSIVE, compaction, message);
     Some(finding.mended(Some(mend)))
 }
@@ -56,14 +56,12 @@ fn exclusive(case: &Case<'_>) -> Option<Finding> {
 fn compactions(inspection: &mut Inspection<'_, '_, '_>) {
     let view = inspection.view;
     for block in view.models_blocks().filter(|block| block.kind == Kind::Compaction) {
-        if !block.text.is_some_and(|content| content.is("")) {
-            continue;
-        }
+        let Some(content) = block.text.filter(|content| content.is("")) else { continue };
         let mend = inspection
             .restored(block, inspection.change_of(block))
             .or_else(|| inspection.removed(&[block], "removes the compaction block that is empty"));
-        let message = "the content of this compaction block is the empty text";
-        let finding = Finding::at(&rules::COMPACTION_BLOCK_EMPTY, block.node, message);
+        let message = "a summary or `null` may stand here, but no empty text";
+        let finding = Finding::at(&rules::COMPACTION_BLOCK_EMPTY, content, message);
         inspection.report(block, finding.mended(mend));
     }
 }
@@ -114,7 +112,13 @@ fn config(case: &Case<'_>, view: &View<'_>) -> Option<Finding> {
         (None, None) => return None,
     };
     let what = "asks for thinking as at the start of this tool loop";
-    let message = "thinking is asked for otherwise than when this tool loop began";
+    let began = |key: &str| said(was, key).map(|value| value.as_str().to_owned());
+    let message = match (began("type"), began("budget_tokens")) {
+        (Some(kind), _) if !is_same("type") => format!("this tool loop began with the type {kind}"),
+        (Some(_), Some(budget)) => format!("this tool loop began with a budget of {budget}"),
+        (Some(_), None) => "this tool loop began without a budget".to_owned(),
+        (None, _) => "this tool loop began without `thinking`".to_owned(),
+    };
     let finding = Finding::at(&rules::CONFIG_CHANGED_IN_LOOP, is.unwrap_or(case.body()), message);
     Some(finding.under("thinking").mended(Some(Mend::new(what, [edit]))))
 }

@@ -85,9 +85,7 @@ impl<'v> Groups<'v> {
                     Some(stray) => {
                         report.cover(&stray.node.range());
                         (
-                            format!(
-                                "the answer to the tool call `{id}` does not stand right behind it"
-                            ),
+                            format!("the answer to `{id}` does not stand right behind it"),
                             Mend::new(
                                 "moves the tool's answer right behind its call",
                                 [
@@ -98,7 +96,7 @@ impl<'v> Groups<'v> {
                         )
                     }
                     None => (
-                        format!("no tool message answers the tool call `{id}`"),
+                        format!("no tool message answers `{id}`"),
                         without_call(said, *call, are_all),
                     ),
                 };
@@ -234,8 +232,10 @@ fn ids(view: &View<'_>, report: &mut Report<'_, '_>, groups: &Groups<'_>) {
                 .chain(named.filter(|answer| answer.is(&id)))
                 .map(|place| Edit::Replace(place.range(), new.clone()))
                 .collect();
-            let message =
-                format!("the id of this tool call, `{id}`, is not nine letters and digits");
+            let message = match id.chars().count() {
+                9 => "this id has other characters than letters and digits".to_owned(),
+                length => format!("this id has {length} characters"),
+            };
             let answer =
                 format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
             let mend =

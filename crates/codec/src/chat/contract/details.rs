@@ -57,8 +57,7 @@ fn fragments(number: usize, said: &Said<'_>, past: &Past<'_>, report: &mut Repor
         for piece in pieces {
             report.cover(&piece.node.range());
         }
-        let message =
-            format!("this thinking block comes in {} pieces, as it was streamed", pieces.len());
+        let message = format!("these are {} pieces of one block", pieces.len());
         let mend = past.restore(number, said).unwrap_or_else(|| {
             let removed = pieces.iter().skip(1).map(|piece| Edit::Remove(piece.node.range()));
             let joined = Edit::Replace(first.node.range(), joined(pieces));
@@ -119,8 +118,8 @@ fn unsigned(
     let mend = view.messages.get(number).and_then(|said| past.restore(number, said));
     let is_current = number >= view.current;
     let message = match detail.kind {
-        Kind::Encrypted => "this redacted thinking block has no data",
-        Kind::Text | Kind::Summary | Kind::Other => "this thinking block has no signature",
+        Kind::Encrypted => "`data` is missing",
+        Kind::Text | Kind::Summary | Kind::Other => "`signature` is missing",
     };
     report.add(
         Finding::at(&SIGNATURE_MISSING, detail.node, message)
@@ -186,6 +185,7 @@ fn foreign(view: &View<'_>, detail: &Detail<'_>, report: &mut Report<'_, '_>) {
         report.add(
             Finding::at(&FOREIGN_DETAILS, detail.node, message)
                 .as_grave_as(Severity::Note)
+                .unanswered()
                 .mended(Some(mend)),
         );
         return;
@@ -194,20 +194,18 @@ fn foreign(view: &View<'_>, detail: &Detail<'_>, report: &mut Report<'_, '_>) {
         return;
     }
     let (model, format) = (view.case.target().model(), detail.format.as_str());
-    let message = format!("this block has the format {format}, which {model} cannot read");
+    let message = format!("{model} cannot read the format {format}");
     let severity = if view.vendor.is_some() { Severity::Refuse } else { Severity::Degrade };
     let mend = without(detail, "removes the block that another vendor's model sealed");
     let number = view.message_at(&detail.node.range()).unwrap_or_default();
-    report.add(
-        Finding::at(&FOREIGN_DETAILS, detail.node, message)
-            .as_grave_as(severity)
-            .answered(if view.vendor.is_some() {
-                refusal(view, number, detail)
-            } else {
-                String::new()
-            })
-            .mended(Some(mend)),
-    );
+    let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
+        .as_grave_as(severity)
+        .mended(Some(mend));
+    report.add(if view.vendor.is_some() {
+        finding.answered(refusal(view, number, detail))
+    } else {
+        finding.unanswered()
+    });
 }
 
 /// The first call of a step, where Gemini wants its signature.

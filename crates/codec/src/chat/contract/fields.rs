@@ -8,7 +8,7 @@ use crate::chat::contract::rules::{
     KIMI_REASONING_MISSING, REASONING_CONTENT_FORBIDDEN, REASONING_CONTENT_IGNORED,
     REASONING_CONTENT_MISSING, REASONING_SENT,
 };
-use crate::chat::contract::view::{Report, Said, View, says};
+use crate::chat::contract::view::{Report, Said, View, name_of, says};
 use crate::chat::decode::message::THINKING_CHUNK;
 use crate::chat::{contract, slot};
 
@@ -18,21 +18,20 @@ const KEY: &str = "reasoning_content";
 pub(super) fn count(view: &View<'_>, report: &mut Report<'_, '_>) {
     for (_, said) in view.answers() {
         for detail in &said.details {
-            report.count(&detail.format, detail.seal.is_some());
+            report.count(detail.node, &detail.format, detail.seal.is_some());
         }
         let field = said.fields.iter().find(|(_, value)| says(*value));
-        if let Some((field, _)) = field.filter(|_| said.details.is_empty()) {
-            report.count(&ReasoningFormat::new(field), false);
+        if let Some((field, value)) = field.filter(|_| said.details.is_empty()) {
+            report.count(*value, &ReasoningFormat::new(field), false);
         }
         for chunk in said.content.into_iter().flat_map(Node::elements) {
             if chunk.get("type").is_some_and(|kind| kind.is("thinking")) {
                 let is_signed = chunk.get("signature").is_some_and(says);
-                report.count(&ReasoningFormat::new(THINKING_CHUNK), is_signed);
+                report.count(chunk, &ReasoningFormat::new(THINKING_CHUNK), is_signed);
             }
         }
-        let signed = said.calls.iter().filter(|call| Said::signs_call(**call)).count();
-        for _ in 0..signed {
-            report.count(&ReasoningFormat::GoogleGeminiV1, true);
+        for call in said.calls.iter().filter(|call| Said::signs_call(**call)) {
+            report.count(*call, &ReasoningFormat::GoogleGeminiV1, true);
         }
     }
 }
@@ -71,18 +70,18 @@ fn demanded(view: &View<'_>, past: &Past<'_>, report: &mut Report<'_, '_>) {
             }
         };
         let mend = Mend::new(what, [Edit::Set(said.node.range(), KEY.to_owned(), value)]);
-        let message = "this message calls tools and has no `reasoning_content`";
+        let message = "`reasoning_content` is missing";
         let is_v3 = view.case.profile().name.starts_with("deepseek-v3");
         let finding = if stand_in.is_empty() {
-            let answer = if is_v3 {
-                format!(
+            let finding = Finding::at(&REASONING_CONTENT_MISSING, said.node, message);
+            if is_v3 {
+                finding.answered(format!(
                     "Missing `reasoning_content` field in the assistant message at message index {number}. For more \
                      information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
-                )
+                ))
             } else {
-                REASONING_CONTENT_MISSING.provider_error.to_owned()
-            };
-            Finding::at(&REASONING_CONTENT_MISSING, said.node, message).answered(answer)
+                finding
+            }
         } else {
             Finding::at(&KIMI_REASONING_MISSING, said.node, message).answered(format!(
                 "thinking is enabled but reasoning_content is missing in assistant tool call message at index {number}"
@@ -92,15 +91,14 @@ fn demanded(view: &View<'_>, past: &Past<'_>, report: &mut Report<'_, '_>) {
             // Some models were seen to take an empty text for none, and others not.
             Some(there) => Finding {
                 range: there.range(),
-                message:
-                    "the reasoning of this message is empty, which some models take for missing"
-                        .to_owned(),
+                message: "this is empty, which some models take for missing".to_owned(),
                 ..finding
             }
             .as_grave_as(Severity::Note),
             None => finding.under(format!("messages[{number}].{KEY}")),
         };
-        report.add(finding.mended(Some(mend)));
+        let sign = if there.is_none() { said.node.get("role") } else { None };
+        report.add_at(sign, finding.mended(Some(mend)));
     }
 }
 
@@ -108,37 +106,40 @@ fn demanded(view: &View<'_>, past: &Past<'_>, report: &mut Report<'_, '_>) {
 fn forbidden(view: &View<'_>, report: &mut Report<'_, '_>) {
     for (number, said) in view.answers() {
         for (key, value) in reasoning_members(said) {
-            let message = format!("a message may not have the member `{key}` here");
+            let message = format!("Mistral's messages have no `{key}`");
             let answer = format!(
                 "{{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"messages\",{number},\"assistant\",\"{key}\"],\
                  \"msg\":\"Extra inputs are not permitted\"}}"
             );
             let mend = Mend::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
-            report.add(
-                Finding::at(&REASONING_CONTENT_FORBIDDEN, value, message)
-                    .answered(answer)
-                    .mended(Some(mend)),
-            );
+            let finding = Finding::at(&REASONING_CONTENT_FORBIDDEN, value, message)
+                .under(format!("messages[{number}].{key}"))
+                .answered(answer)
+                .mended(Some(mend));
+            report.add_at(name_of(said.node, key), finding);
         }
     }
 }
 
 /// Members with reasoning in a message of an endpoint that has no such members.
 fn unwanted(view: &View<'_>, report: &mut Report<'_, '_>) {
-    for (_, said) in view.answers() {
+    for (number, said) in view.answers() {
         for (key, value) in reasoning_members(said).filter(|(_, value)| !value.is_null()) {
-            let message = format!("`{key}` is no member of a message here; nobody reads it");
+            let message = "nobody reads this member";
             let mend = Mend::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
-            report.add(Finding::at(&REASONING_SENT, value, message).mended(Some(mend)));
+            let finding = Finding::at(&REASONING_SENT, value, message)
+                .under(format!("messages[{number}].{key}"))
+                .mended(Some(mend));
+            report.add_at(name_of(said.node, key), finding);
         }
     }
 }
 
 /// `reasoning_content` alone, where the server reads `reasoning`.
 fn unread(view: &View<'_>, report: &mut Report<'_, '_>) {
-    for (_, said) in view.answers().filter(|(_, said)| said.field("reasoning").is_none()) {
+    for (number, said) in view.answers().filter(|(_, said)| said.field("reasoning").is_none()) {
         let Some(value) = said.field(KEY).filter(|value| says(*value)) else { continue };
-        let message = "this server reads `reasoning`, and may drop `reasoning_content` in silence";
+        let message = "the server reads `reasoning`, and may drop this in silence";
         let mend = Mend::new(
             "sends the reasoning as `reasoning`",
             [
@@ -146,7 +147,10 @@ fn unread(view: &View<'_>, report: &mut Report<'_, '_>) {
                 Edit::Set(said.node.range(), "reasoning".to_owned(), value.json()),
             ],
         );
-        report.add(Finding::at(&REASONING_CONTENT_IGNORED, value, message).mended(Some(mend)));
+        let finding = Finding::at(&REASONING_CONTENT_IGNORED, value, message)
+            .under(format!("messages[{number}].{KEY}"))
+            .mended(Some(mend));
+        report.add_at(name_of(said.node, KEY), finding);
     }
 }
 

@@ -238,6 +238,14 @@ impl<'v, 'c> Judge<'v, 'c> {
         self.past.restore_from(reply, said)
     }
 
+    /// A finding with what the upstream says of the detail, where it refuses it.
+    fn answered(&self, finding: Finding, number: usize, detail: &Detail<'_>) -> Finding {
+        match finding.severity {
+            Severity::Refuse => finding.answered(refusal(self.view, number, detail)),
+            Severity::Degrade | Severity::Note => finding.unanswered(),
+        }
+    }
+
     /// Something comes back otherwise than it was issued.
     fn altered(&self, change: &Change<'_>, report: &mut Report<'_, '_>) {
         let (Some(part), Some(altered)) = (&change.part, Altered::of(change.kind)) else { return };
@@ -262,16 +270,12 @@ impl<'v, 'c> Judge<'v, 'c> {
             let what = "removes the block that was not issued like that";
             Mend::new(what, [Edit::Remove(part.clone())])
         };
-        let is_refused = gravity == Severity::Refuse;
-        let answer = if is_refused { refusal(self.view, number, detail) } else { String::new() };
         let place = change.seal.clone().unwrap_or_else(|| part.clone());
         report.cover(part);
-        report.add(
-            Finding::in_range(&SIGNATURE_INVALID, place, message)
-                .as_grave_as(gravity)
-                .answered(answer)
-                .mended(Some(self.restore(number, change).unwrap_or_else(remove))),
-        );
+        let finding = Finding::in_range(&SIGNATURE_INVALID, place, message)
+            .as_grave_as(gravity)
+            .mended(Some(self.restore(number, change).unwrap_or_else(remove)));
+        report.add(self.answered(finding, number, detail));
     }
 
     /// A documented stand-in is taken. Where the signature itself is at hand, it would be better.
@@ -310,7 +314,7 @@ impl<'v, 'c> Judge<'v, 'c> {
             return;
         }
         let is_sealed = change.seal.is_some();
-        let subject = if is_sealed { altered.subject() } else { "the reasoning of this message" };
+        let subject = if is_sealed { altered.subject() } else { "this reasoning" };
         let message = format!("{subject} {}", change.kind.phrase());
         let mend = self.view.message_at(part).and_then(|number| self.restore(number, change));
         let Some(gravity) = altered.gravity(None, false) else { return };
@@ -338,29 +342,30 @@ impl<'v, 'c> Judge<'v, 'c> {
         let slot = slot_of(issued.item).unwrap_or_default();
         let channel = self.past.channel;
         let is_detail = slot::member(slot) == slot::DETAILS;
+        let member = if is_detail { slot::DETAILS } else { slot::member(slot) };
+        let issued_with = format!("this message was issued with `{member}`");
         let (rule, message) = if is_detail && channel == Channel::Details {
             let message = if change.part.is_some() {
-                "this detail was issued with a signature, and comes back without it"
+                "this detail was issued with a signature".to_owned()
             } else {
-                "the reasoning details of this message were issued, and do not come back"
+                issued_with
             };
             (&DETAILS_DROPPED, message)
         } else if channel == Channel::Tags {
-            (&THINKING_STRIPPED, "what stood between think tags was taken out of this message")
+            (&THINKING_STRIPPED, "this text was issued with its thought before it".to_owned())
         } else if &*self.view.case.target().provider.name == "zai" {
-            (&ZAI_REASONING_DROPPED, "the reasoning that led to this message does not come back")
+            (&ZAI_REASONING_DROPPED, issued_with)
         } else {
-            (&REASONING_DROPPED, "the reasoning that led to this message does not come back")
+            (&REASONING_DROPPED, issued_with)
         };
-        let member = if is_detail { slot::DETAILS } else { slot::member(slot) };
+        let is_stripped = channel == Channel::Tags;
+        let sign = if is_stripped { said.content } else { said.node.get("role") };
         let path = format!("messages[{number}].{member}");
-        let place = change.part.clone().unwrap_or(place);
-        report.cover(&said.node.range());
-        report.add(
-            Finding::in_range(rule, place, message)
-                .under(path)
-                .mended(self.restore(number, change)),
-        );
+        report.cover(&place);
+        let finding = Finding::in_range(rule, change.part.clone().unwrap_or(place), message)
+            .under(path)
+            .mended(self.restore(number, change));
+        report.add_at(sign.filter(|_| change.part.is_none()), finding);
     }
 
     /// Whether the endpoint has any use for what was dropped.
@@ -387,21 +392,14 @@ impl<'v, 'c> Judge<'v, 'c> {
             (_, _) => Severity::Degrade,
         };
         let message = format!("the signature of this block {}", change.kind.phrase());
-        let answer = if gravity == Severity::Refuse {
-            refusal(self.view, number, detail)
-        } else {
-            String::new()
-        };
         let mend = Mend::new(
             "removes the block that this model cannot read",
             [Edit::Remove(detail.node.range())],
         );
-        report.add(
-            Finding::at(&FOREIGN_DETAILS, detail.node, message)
-                .as_grave_as(gravity)
-                .answered(answer)
-                .mended(Some(mend)),
-        );
+        let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
+            .as_grave_as(gravity)
+            .mended(Some(mend));
+        report.add(self.answered(finding, number, detail));
     }
 
     /// A thought that is said as plain text.

@@ -89,7 +89,8 @@ pub(super) static CALL_ID_FORM: Rule = Rule {
     why: "Mistral takes ids of tool calls in one form only: exactly nine letters and digits. Ids that another provider made \
           (`call_…`, `toolu_…`), or that a client made up, break it, so a conversation that began elsewhere fails at its \
           first tool call. The id has no meaning beyond joining a call to its answer, so both can be renamed together.",
-    provider_error: "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9.",
+    provider_error: Some("Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9."),
+    breach: None,
     fix: "Give the call an id of nine letters and digits, and its answer the same.",
     applies: |target| target.provider.dialect.call_ids == CallIds::Nine,
     evidence: &[
@@ -132,8 +133,9 @@ pub(super) static FORCED_TOOL_CHOICE: Rule = Rule {
     why: "A model that thinks decides for itself which tool it needs, so DeepSeek refuses `required` and a named tool while \
           thinking is on; it is on unless the request switches it off. Frameworks force a tool to get structured output, \
           and so break a request that would work without the choice.",
-    provider_error: "Thinking mode does not support this tool_choice",
-    fix: "Set `tool_choice` to `auto`, or switch thinking off with `\"thinking\": {\"type\": \"disabled\"}`.",
+    provider_error: Some("Thinking mode does not support this tool_choice"),
+    breach: None,
+    fix: "Set `tool_choice` to `auto`, or `thinking.type` to `disabled`.",
     applies: |target| checks_settings(target) && target.provider.dialect.demanded_with_tools,
     evidence: &[recorded(
         "0xPlaygrounds/rig tests/cassettes/deepseek/wire_shape_matrix/forced_tool_choice_under_thinking_is_rejected_upstream.yaml",
@@ -168,7 +170,10 @@ pub(super) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     why: "The words for how hard to think have grown with the models: `minimal` came with GPT-5 and went with 5.1, which \
           brought `none`; `xhigh` and `max` came later; models before o1 know no effort at all. A setting that is kept \
           while the model behind it changes is refused by name, with the list of what the model does take.",
-    provider_error: "Unsupported value: 'reasoning_effort' does not support '…' with this model. Supported values are: ….",
+    provider_error: Some(
+        "Unsupported value: 'reasoning_effort' does not support '…' with this model. Supported values are: ….",
+    ),
+    breach: None,
     fix: "Ask for an effort that the model takes, or leave `reasoning_effort` out.",
     applies: |target| is_strict_openai(target) && target.provider.dialect.switch == Switch::Effort,
     evidence: &[
@@ -198,11 +203,14 @@ pub(super) static SAMPLING_FIXED: Rule = Rule {
     id: "openai-chat/sampling-fixed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model sets its own sampling and refuses another.",
+    title: "The model does not take this sampling setting.",
     why: "Reasoning models are tuned for one way of sampling. OpenAI's refuse any temperature but 1, some of them only while \
           they reason, and Kimi refuses any but its own while it thinks. Agents send a low temperature out of habit, and the \
           habit is an HTTP 400 here.",
-    provider_error: "Unsupported value: 'temperature' does not support … with this model. Only the default (1) value is supported.",
+    provider_error: Some(
+        "Unsupported value: 'temperature' does not support … with this model. Only the default (1) value is supported.",
+    ),
+    breach: None,
     fix: "Leave `temperature` and `top_p` out.",
     applies: checks_settings,
     evidence: &[
@@ -232,11 +240,14 @@ pub(super) static MAX_TOKENS_RENAMED: Rule = Rule {
     id: "openai-chat/max-tokens-renamed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The limit of tokens has its old name.",
+    title: "The token limit goes by its old name.",
     why: "What a reasoning model thinks counts towards its limit although nobody sees it, so OpenAI gave the limit a new name \
           when the first of them came: `max_completion_tokens`. Models that reason refuse the old one; models that do not \
           still take it.",
-    provider_error: "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    provider_error: Some(
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    ),
+    breach: None,
     fix: "Rename `max_tokens` to `max_completion_tokens`, and leave room in it for the thoughts.",
     applies: |target| {
         checks_settings(target)
@@ -270,12 +281,15 @@ pub(super) static TOOL_CALL_UNANSWERED: Rule = Rule {
     id: "chat/tool-call-unanswered",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A tool call and its answer are not side by side.",
+    title: "A tool call has no answer, or an answer no call.",
     why: "A message with tool calls is followed by one tool message for each of them, and a tool message stands behind the call \
           whose id it names; nothing may come between. Trimming a conversation to its last messages, a tool that was cancelled, \
           or a note of the user's put in too early breaks the pair, and every later request of the conversation fails.",
-    provider_error: "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: …",
-    fix: "Answer every call right behind the message that makes it, or leave the call and its answer out together.",
+    provider_error: Some(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: …",
+    ),
+    breach: None,
+    fix: "Answer every call right behind its message, or leave the call and its answer out together.",
     applies: anywhere,
     evidence: &[
         issue("https://github.com/BerriAI/litellm/issues/10083"),
@@ -319,8 +333,9 @@ pub(super) static REASONING_FORMAT_EXCLUSIVE: Rule = Rule {
     why: "Groq has two ways to say what becomes of the reasoning: `reasoning_format` (hidden, raw or parsed) for the models that \
           write it into the text, and `include_reasoning` for those that keep it apart. They are documented as exclusive; the \
           words of the error are not known.",
-    provider_error: "",
-    fix: "Set `reasoning_format` or `include_reasoning`, not both.",
+    provider_error: None,
+    breach: None,
+    fix: "Set one of them, and leave the other out.",
     applies: |target| &*target.provider.name == "groq",
     evidence: &[
         typed(
@@ -351,12 +366,13 @@ pub(super) static CACHE_PREFIX_BROKEN: Rule = Rule {
     id: "chat/cache-prefix-broken",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "An element of the last request is written with its members in another order.",
+    title: "What was sent before is written differently, so the prompt cache misses.",
     why: "Prompt caches compare what the model reads from the beginning, byte for byte. A tool's schema or a message that is \
           parsed and written again with its keys in another order means the same and reads otherwise, so everything behind it is \
           paid for and waited for again.",
-    provider_error: "",
-    fix: "Send again exactly the bytes that were sent before; keep the order of keys when writing JSON.",
+    provider_error: None,
+    breach: None,
+    fix: "Send what was sent before byte for byte, with its members in the same order.",
     applies: |target| target.provider.dialect.channel != Channel::Thinking,
     evidence: &[
         issue("https://github.com/Lakr233/FlowDown/issues/273"),

@@ -1,13 +1,13 @@
 //! Settings that an endpoint refuses with the model that is asked.
 
-use throughline_core::{Choice, Json, Node, Switch, json};
+use throughline_core::{Choice, Switch, json};
 
 use crate::audit::{Edit, Finding, Mend};
 use crate::chat::contract::rules::{
     EFFORT_NOT_SUPPORTED, FORCED_TOOL_CHOICE, MAX_TOKENS_RENAMED, REASONING_FORMAT_EXCLUSIVE,
     SAMPLING_FIXED,
 };
-use crate::chat::contract::view::{Report, View};
+use crate::chat::contract::view::{Report, View, name_of};
 use crate::chat::{contract, decode};
 use crate::effort;
 
@@ -36,6 +36,7 @@ fn effort(view: &View<'_>, report: &mut Report<'_, '_>) {
         )
     } else {
         let words = profile.efforts.iter().map(|effort| format!("'{effort}'")).collect::<Vec<_>>();
+        let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
         let mend = match effort::closest(&wanted, &profile.efforts) {
             Some(nearest) => Mend::new(
                 format!("asks for the nearest effort, `{nearest}`"),
@@ -44,7 +45,7 @@ fn effort(view: &View<'_>, report: &mut Report<'_, '_>) {
             None => Mend::new("removes `reasoning_effort`", [Edit::Remove(node.range())]),
         };
         (
-            format!("{model} does not take the effort `{wanted}`; it takes {}", listed(&words)),
+            format!("{model} takes {}, not `{wanted}`", effort::listed(&taken)),
             format!(
                 "Unsupported value: 'reasoning_effort' does not support '{wanted}' with this model. \
                  Supported values are: {}.",
@@ -57,7 +58,7 @@ fn effort(view: &View<'_>, report: &mut Report<'_, '_>) {
         .add(Finding::at(&EFFORT_NOT_SUPPORTED, node, message).answered(answer).mended(Some(mend)));
 }
 
-/// The words as a sentence has them: `'low', 'medium', and 'high'`.
+/// The words as the provider lists them: `'low', 'medium', and 'high'`.
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -90,7 +91,7 @@ fn sampling(view: &View<'_>, report: &mut Report<'_, '_>) {
                 format!("Unsupported parameter: '{key}' is not supported with this model.")
             }
         };
-        let message = format!("{} sets its own {key}, and takes no other", target.model());
+        let message = format!("{} takes no other `{key}` than its own", target.model());
         let mend = Mend::new(format!("removes `{key}`"), [Edit::Remove(node.range())]);
         report.add(Finding::at(&SAMPLING_FIXED, node, message).answered(answer).mended(Some(mend)));
     }
@@ -105,7 +106,8 @@ fn limit(view: &View<'_>, report: &mut Report<'_, '_>) {
         edits.push(Edit::Set(view.root.range(), "max_completion_tokens".to_owned(), old.json()));
     }
     let mend = Mend::new("renames `max_tokens` to `max_completion_tokens`", edits);
-    report.add(Finding::at(&MAX_TOKENS_RENAMED, old, message).mended(Some(mend)));
+    let finding = Finding::at(&MAX_TOKENS_RENAMED, old, message).under("max_tokens");
+    report.add_at(name_of(view.root, "max_tokens"), finding.mended(Some(mend)));
 }
 
 fn choice(view: &View<'_>, report: &mut Report<'_, '_>) {
@@ -116,9 +118,9 @@ fn choice(view: &View<'_>, report: &mut Report<'_, '_>) {
         return;
     }
     let message = match &choice {
-        Choice::Tool(name) => format!("the model is told to call `{name}` while it thinks"),
+        Choice::Tool(name) => format!("this forces a call of `{name}`"),
         Choice::Any | Choice::Auto | Choice::None | Choice::Other(_) => {
-            "the model is told to call a tool while it thinks".to_owned()
+            "this forces a tool call".to_owned()
         }
     };
     let mend = Mend::new(
@@ -133,12 +135,7 @@ fn reasoning_format(view: &View<'_>, report: &mut Report<'_, '_>) {
     let (Some(format), Some(include)) = (format, view.root.present("include_reasoning")) else {
         return;
     };
-    let said = |node: Node<'_>| Json::as_str(&node.json()).to_owned();
-    let message = format!(
-        "`include_reasoning` is {} and `reasoning_format` is {}: only one of them can be set",
-        said(include),
-        said(format)
-    );
+    let message = format!("`reasoning_format` is set as well, to {}", format.json().as_str());
     let mend = Mend::new("removes `include_reasoning`", [Edit::Remove(include.range())]);
     report.add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).mended(Some(mend)));
 }

@@ -105,6 +105,11 @@ impl<'c> View<'c> {
     }
 }
 
+/// The name of an object's member, as it stands in the text.
+pub(super) fn name_of<'c>(object: Node<'c>, name: &str) -> Option<Node<'c>> {
+    object.members().map(|(key, _)| key).filter(|key| key.is(name)).last()
+}
+
 impl<'c> Said<'c> {
     fn of(node: Node<'c>) -> Self {
         let mut said = Self {
@@ -248,9 +253,19 @@ impl<'r, 'f> Report<'r, 'f> {
             && finding.severity == Severity::Refuse
             && !self.target.provider.dialect.relays
         {
-            return finding.as_grave_as(Severity::Degrade).answered("");
+            return finding.as_grave_as(Severity::Degrade).unanswered();
         }
         finding
+    }
+
+    /// The same for a finding that is shown by a smaller thing than the place it speaks for: a member by its name, a message
+    /// that lacks something by its role.
+    pub(super) fn add_at(&mut self, sign: Option<Node<'_>>, mut finding: Finding) {
+        if self.applies(finding.rule) {
+            self.cover(&finding.range);
+            finding.range = sign.map_or(finding.range, Node::range);
+            self.findings.add(finding);
+        }
     }
 
     /// Notes that a finding speaks for this place as well.
@@ -262,7 +277,7 @@ impl<'r, 'f> Report<'r, 'f> {
         self.covered.contains(&(place.start, place.end))
     }
 
-    pub(super) fn count(&mut self, format: &ReasoningFormat, is_signed: bool) {
-        self.findings.count(format, is_signed);
+    pub(super) fn count(&mut self, element: Node<'_>, format: &ReasoningFormat, is_signed: bool) {
+        self.findings.count(element, format, is_signed);
     }
 }

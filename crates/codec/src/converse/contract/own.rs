@@ -24,7 +24,9 @@ fn blank_texts(inspection: &mut Inspection<'_, '_, '_>) {
             block.place()
         );
         let mend = inspection.removed(&[block], "removes the blank text");
-        let finding = Finding::at(&rules::BLANK_TEXT, text, "this text is blank");
+        let message =
+            if text.is("") { "this text is empty" } else { "this text is nothing but white space" };
+        let finding = Finding::at(&rules::BLANK_TEXT, text, message);
         inspection.report(block, finding.answered(error).mended(mend));
     }
 }
@@ -34,7 +36,7 @@ fn empty_signatures(inspection: &mut Inspection<'_, '_, '_>) {
     for block in view.models_blocks().filter(|block| block.kind == Kind::Thinking) {
         let Some(seal) = block.seal.filter(|seal| seal.is("")) else { continue };
         let mend = Mend::new("leaves the empty signature out", [Edit::Remove(seal.range())]);
-        let message = "this reasoning has a signature, and it is empty";
+        let message = "an empty signature is not the same as none";
         let finding = Finding::at(&rules::EMPTY_SIGNATURE, seal, message);
         inspection.report(block, finding.mended(Some(mend)));
     }

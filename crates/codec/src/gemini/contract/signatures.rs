@@ -23,7 +23,7 @@ pub(super) fn look(case: &Case<'_>, view: &View<'_>, findings: &mut Findings<'_>
         let is_stand_in = part.is_signed() && wire::has_stand_in(part.node);
         if part.kind == Kind::Thought || part.is_signed() {
             let is_sealed = part.is_signed() && !is_stand_in;
-            findings.count(&ReasoningFormat::GoogleGeminiV1, is_sealed);
+            findings.count(part.node, &ReasoningFormat::GoogleGeminiV1, is_sealed);
         }
         if is_stand_in {
             stand_ins.push(part);

@@ -27,7 +27,7 @@ pub(super) fn look(
         let is_reasoning = element.kind == Kind::Reasoning;
         if is_reasoning || element.kind == Kind::Compaction {
             let is_signed = element.seal.is_some_and(|seal| seal.raw().len() > 2);
-            findings.count(&format, is_signed);
+            findings.count(element.node, &format, is_signed);
             look_at_form(view, past, element, findings);
         }
         if is_reasoning && element.node.present("summary").is_none() {

@@ -2,7 +2,7 @@
 
 use throughline_core::Wire;
 
-use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
@@ -14,7 +14,8 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::SIGNATURE_MISSING.title,
     why: lore::SIGNATURE_MISSING.why,
-    provider_error: "messages.….content.….thinking.signature: Field required",
+    provider_error: Some("messages.….content.….thinking.signature: Field required"),
+    breach: Some(Breach::Unsigned),
     fix: lore::SIGNATURE_MISSING.fix,
     applies: claude::is_claude,
     evidence: lore::SIGNATURE_MISSING.evidence,
@@ -58,7 +59,8 @@ pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::SIGNATURE_INVALID.title,
     why: lore::SIGNATURE_INVALID.why,
-    provider_error: "messages.….content.…: Invalid `signature` in `thinking` block",
+    provider_error: Some("messages.….content.…: Invalid `signature` in `thinking` block"),
+    breach: Some(Breach::Invalid),
     fix: lore::SIGNATURE_INVALID.fix,
     applies: claude::is_claude,
     evidence: lore::SIGNATURE_INVALID.evidence,
@@ -106,7 +108,8 @@ pub(crate) static THOUGHT_AS_TEXT: Rule = Rule {
     severity: Severity::Degrade,
     title: lore::THOUGHT_AS_TEXT.title,
     why: lore::THOUGHT_AS_TEXT.why,
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: lore::THOUGHT_AS_TEXT.fix,
     applies: claude::is_claude,
     evidence: lore::THOUGHT_AS_TEXT.evidence,
@@ -154,12 +157,13 @@ pub(crate) static COMPACTION_BLOCK_EMPTY: Rule = Rule {
     title: "A compaction block has an empty text.",
     why: "A `compaction` block stands for the messages before it, and goes back as it came: with its content, or with \
           `null` where the compaction failed. The empty text is neither.",
-    provider_error: "messages.….content.….compaction.content: …",
+    provider_error: None,
+    breach: None,
     fix: "Send the block back as it was received, or leave it out.",
     applies: claude::is_claude,
     evidence: &[Source {
         kind: SourceKind::Types,
-        at: "anthropic 2.8.0: the beta types of compaction",
+        at: "anthropic 2.8.0, the beta types of compaction",
     }],
     example: Example {
         provider: "anthropic",

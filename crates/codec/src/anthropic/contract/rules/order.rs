@@ -2,7 +2,7 @@
 
 use throughline_core::Wire;
 
-use crate::audit::{Example, Rule, Severity};
+use crate::audit::{Breach, Example, Rule, Severity};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
@@ -14,10 +14,13 @@ pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::TOOL_LOOP_NEEDS_THINKING.title,
     why: lore::TOOL_LOOP_NEEDS_THINKING.why,
-    provider_error: "messages.….content.0.type: Expected `thinking` or `redacted_thinking`, but found `…`. When `thinking` is \
+    provider_error: Some(
+        "messages.….content.0.type: Expected `thinking` or `redacted_thinking`, but found `…`. When `thinking` is \
                      enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of \
                      `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid \
                      this requirement, disable `thinking`.",
+    ),
+    breach: Some(Breach::Missing),
     fix: lore::TOOL_LOOP_NEEDS_THINKING.fix,
     applies: claude::is_claude,
     evidence: lore::TOOL_LOOP_NEEDS_THINKING.evidence,
@@ -87,8 +90,11 @@ pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::TOOL_CALL_UNANSWERED.title,
     why: lore::TOOL_CALL_UNANSWERED.why,
-    provider_error: "messages.…: `tool_use` ids were found without `tool_result` blocks immediately after: …. Each `tool_use` \
+    provider_error: Some(
+        "messages.…: `tool_use` ids were found without `tool_result` blocks immediately after: …. Each `tool_use` \
                      block must have a corresponding `tool_result` block in the next message.",
+    ),
+    breach: None,
     fix: lore::TOOL_CALL_UNANSWERED.fix,
     applies: claude::is_claude,
     evidence: lore::TOOL_CALL_UNANSWERED.evidence,
@@ -162,7 +168,10 @@ pub(crate) static PREFILL_REFUSED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::PREFILL_REFUSED.title,
     why: lore::PREFILL_REFUSED.why,
-    provider_error: "This model does not support assistant message prefill. The conversation must end with a user message.",
+    provider_error: Some(
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+    ),
+    breach: None,
     fix: lore::PREFILL_REFUSED.fix,
     applies: claude::is_claude,
     evidence: lore::PREFILL_REFUSED.evidence,
@@ -193,7 +202,10 @@ pub(crate) static ENDS_IN_THINKING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::ENDS_IN_THINKING.title,
     why: lore::ENDS_IN_THINKING.why,
-    provider_error: "messages.…: The final block in an assistant message cannot be `thinking`.",
+    provider_error: Some(
+        "messages.…: The final block in an assistant message cannot be `thinking`.",
+    ),
+    breach: None,
     fix: lore::ENDS_IN_THINKING.fix,
     applies: claude::is_claude,
     evidence: lore::ENDS_IN_THINKING.evidence,

@@ -2,7 +2,7 @@
 
 use throughline_core::Wire;
 
-use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
@@ -14,8 +14,11 @@ pub(crate) static THINKING_MODIFIED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::THINKING_MODIFIED.title,
     why: lore::THINKING_MODIFIED.why,
-    provider_error: "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
+    provider_error: Some(
+        "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
                      modified. These blocks must remain as they were in the original response.",
+    ),
+    breach: Some(Breach::Invalid),
     fix: lore::THINKING_MODIFIED.fix,
     applies: claude::is_claude,
     evidence: lore::THINKING_MODIFIED.evidence,
@@ -117,8 +120,11 @@ pub(crate) static THINKING_DROPPED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::THINKING_DROPPED.title,
     why: lore::THINKING_DROPPED.why,
-    provider_error: "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
+    provider_error: Some(
+        "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
                      modified. These blocks must remain as they were in the original response.",
+    ),
+    breach: Some(Breach::Missing),
     fix: lore::THINKING_DROPPED.fix,
     applies: claude::is_claude,
     evidence: lore::THINKING_DROPPED.evidence,
@@ -222,9 +228,12 @@ pub(crate) static PREFIX_CHANGED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::PREFIX_CHANGED.title,
     why: lore::PREFIX_CHANGED.why,
-    provider_error: "messages.….content.…: Invalid `signature` in `thinking` block. The block is bound to a different \
+    provider_error: Some(
+        "messages.….content.…: Invalid `signature` in `thinking` block. The block is bound to a different \
                      conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". \
                      That setting requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. …",
+    ),
+    breach: Some(Breach::Invalid),
     fix: lore::PREFIX_CHANGED.fix,
     applies: claude::is_bound_claude,
     evidence: lore::PREFIX_CHANGED.evidence,
@@ -305,7 +314,8 @@ pub(crate) static BLOCK_UNREADABLE: Rule = Rule {
     severity: Severity::Degrade,
     title: lore::BLOCK_UNREADABLE.title,
     why: lore::BLOCK_UNREADABLE.why,
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: lore::BLOCK_UNREADABLE.fix,
     applies: claude::is_claude,
     evidence: lore::BLOCK_UNREADABLE.evidence,
@@ -372,17 +382,18 @@ pub(crate) static SEALED_CONTENT_CHANGED: Rule = Rule {
     id: "anthropic/sealed-content-changed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A sealed block that is no thought is not as it was issued.",
+    title: "A sealed block is not as it was issued.",
     why: "Compactions are signed as thoughts are: one that was changed is refused with an error code of its own. \
           Search results and citations carry encrypted values too, which the documentation asks to pass back as they \
           came; what happens otherwise is not known.",
-    provider_error: "compaction_signature_invalid",
+    provider_error: Some("compaction_signature_invalid"),
+    breach: None,
     fix: "Send the block back as it was received.",
     applies: claude::is_claude,
     evidence: &[
         Source {
             kind: SourceKind::Types,
-            at: "anthropic 2.8.0: the error codes compaction_signature_invalid and compaction_content_mismatch",
+            at: "anthropic 2.8.0, the error codes compaction_signature_invalid and compaction_content_mismatch",
         },
         Source {
             kind: SourceKind::Documentation,
@@ -459,12 +470,13 @@ pub(crate) static CACHE_PREFIX_BROKEN: Rule = Rule {
     id: "anthropic/cache-prefix-broken",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "What was sent before is written in another order.",
+    title: "What was sent before is written differently, so the prompt cache misses.",
     why: "Prompt caches go by what was written, not by what it means. Members of a tool or a message that come in \
           another order than last time are another prefix, so everything behind them is read anew, slowly and at full \
           price. Serialisers that go through an unordered map bring it about.",
-    provider_error: "",
-    fix: "Write what was sent before in the same order, byte for byte where you can.",
+    provider_error: None,
+    breach: None,
+    fix: "Send what was sent before byte for byte, with its members in the same order.",
     applies: claude::is_claude,
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/teunlao/swift-ai-sdk/pull/39" },

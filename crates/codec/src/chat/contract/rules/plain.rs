@@ -2,7 +2,7 @@
 
 use throughline_core::Channel;
 
-use crate::audit::{Example, Rule, Severity};
+use crate::audit::{Breach, Example, Rule, Severity};
 use crate::chat::contract;
 use crate::chat::contract::rules::{WIRE, anywhere, documented, issue, recorded, typed};
 
@@ -16,7 +16,10 @@ pub(in crate::chat::contract) static REASONING_CONTENT_MISSING: Rule = Rule {
           their `reasoning_content` in every later request. What counts is the key: an empty string is accepted where there \
           was no reasoning, and leaving the key out for that reason is itself the mistake. Clients that read only `content` and \
           `tool_calls` drop it, and the conversation fails at the first tool result.",
-    provider_error: "The reasoning_content in the thinking mode must be passed back to the API.",
+    provider_error: Some(
+        "The reasoning_content in the thinking mode must be passed back to the API.",
+    ),
+    breach: Some(Breach::Missing),
     fix: "Send the `reasoning_content` of the answer back on its message, or \"\" where there was none.",
     applies: |target| {
         let stand_in = target.provider.dialect.stand_in.as_deref();
@@ -66,7 +69,10 @@ pub(in crate::chat::contract) static KIMI_REASONING_MISSING: Rule = Rule {
     why: "Kimi thinks by default, and while it does, every message with tool calls must keep the `reasoning_content` that led to \
           them. Whether an empty string will do is disputed: it was sent with success, and some models were seen to take it for \
           missing, so a stand-in has to say something.",
-    provider_error: "thinking is enabled but reasoning_content is missing in assistant tool call message at index …",
+    provider_error: Some(
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index …",
+    ),
+    breach: Some(Breach::Missing),
     fix: "Send the `reasoning_content` of the answer back on its message, or \".\" where it is not known.",
     applies: |target| {
         let stand_in = target.provider.dialect.stand_in.as_deref();
@@ -110,12 +116,15 @@ pub(in crate::chat::contract) static REASONING_CONTENT_FORBIDDEN: Rule = Rule {
     id: "mistral/reasoning-content-forbidden",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A message has a member for reasoning that Mistral does not know.",
+    title: "Reasoning is sent in a member that Mistral refuses.",
     why: "Mistral writes its reasoning as `thinking` chunks inside `content` and takes it back there. Its schema lists the members \
           of a message, and any other is an error of its own, 422 and not 400, even if it is `null`. A conversation that began \
           with DeepSeek, Kimi or OpenRouter carries `reasoning_content` or `reasoning_details`, and fails as it is.",
-    provider_error: "{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"messages\",…,\"assistant\",\"…\"],\"msg\":\"Extra inputs are not permitted\"}",
-    fix: "Remove the member. Mistral's own reasoning goes back as the `thinking` chunk that it came as.",
+    provider_error: Some(
+        "{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"messages\",…,\"assistant\",\"…\"],\"msg\":\"Extra inputs are not permitted\"}",
+    ),
+    breach: None,
+    fix: "Leave the member out. Mistral's own reasoning goes back as the `thinking` chunk that it came as.",
     applies: |target| target.provider.dialect.channel == Channel::Chunks,
     evidence: &[
         issue("https://github.com/charmbracelet/crush/issues/1590"),
@@ -152,8 +161,9 @@ pub(in crate::chat::contract) static REASONING_SENT: Rule = Rule {
     title: "Reasoning is sent to an endpoint whose messages have no place for it.",
     why: "OpenAI's Chat Completions API shows no reasoning and takes none back: its messages have no such member. What stands there \
           came from another provider. To let an OpenAI model go on from its own reasoning, use the Responses API.",
-    provider_error: "",
-    fix: "Remove the member.",
+    provider_error: None,
+    breach: None,
+    fix: "Leave the member out.",
     applies: |target| target.provider.dialect.channel == Channel::None,
     evidence: &[typed("openai 3.49.0, ChatCompletionAssistantMessageParam")],
     example: Example {
@@ -187,7 +197,8 @@ pub(in crate::chat::contract) static REASONING_CONTENT_IGNORED: Rule = Rule {
     title: "Reasoning is sent under a name that the server may not read.",
     why: "vLLM renamed its field from `reasoning_content` to `reasoning` at the end of 2025. Reports differ on whether later servers \
           still read the old name; the one that reads it not drops it without a word. What a server emitted is what it reads.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the reasoning back as `reasoning`, the name under which the server emitted it.",
     applies: |target| &*target.provider.name == "vllm",
     evidence: &[
@@ -226,7 +237,8 @@ pub(in crate::chat::contract) static ZAI_REASONING_DROPPED: Rule = Rule {
     why: "GLM thinks between tool calls and goes on from what it thought, if `reasoning_content` comes back with the results: complete, \
           unmodified and in order. With `clear_thinking: false` it keeps the thoughts of finished turns as well. Without them the \
           request is answered, by a model that has to begin again.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the `reasoning_content` of each answer back on its message.",
     applies: |target| &*target.provider.name == "zai",
     evidence: &[
@@ -272,7 +284,8 @@ pub(in crate::chat::contract) static THINKING_STRIPPED: Rule = Rule {
     why: "MiniMax writes its thoughts into the text, between `<think>` and `</think>`, and reads them there again. Clients that strip \
           the tags to show a clean answer, and then send the clean answer back, take the model's memory away; it answers, and \
           does worse at each further step.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the text back with its `<think>` block; strip it only where people read it.",
     applies: |target| target.provider.dialect.channel == Channel::Tags,
     evidence: &[documented("https://huggingface.co/MiniMaxAI/MiniMax-M2")],
@@ -315,13 +328,12 @@ pub(in crate::chat::contract) static REASONING_DROPPED: Rule = Rule {
     why: "Models that think between tool calls were trained to see their earlier thoughts when the results arrive. Endpoints that emit \
           reasoning as a field take it back in the same field. Most accept a message without it, and the model then decides on \
           its next step without knowing why it took the last.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the reasoning back on its message, in the member in which it came.",
     applies: anywhere,
     evidence: &[
-        recorded(
-            "twelve recorded conversations with Ollama, llama.cpp, Cerebras and xAI send it back",
-        ),
+        recorded("twelve conversations with Ollama, llama.cpp, Cerebras and xAI send it back"),
         issue("https://github.com/musistudio/claude-code-router/issues/1057"),
     ],
     example: Example {
@@ -359,11 +371,12 @@ pub(in crate::chat::contract) static REASONING_ALTERED: Rule = Rule {
     id: "chat/reasoning-altered",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "Reasoning comes back otherwise than it was issued.",
+    title: "Reasoning is not as it was issued.",
     why: "Plain reasoning carries no signature, so nobody refuses it when it was shortened, joined or set on another message. But the \
           model reads it as its own, and prompt caches no longer match what was generated. A stream whose first or last piece \
           was lost looks the same.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the reasoning back as it was issued, on the message it was issued with.",
     applies: anywhere,
     evidence: &[
@@ -411,7 +424,8 @@ pub(in crate::chat::contract) static THOUGHT_AS_TEXT: Rule = Rule {
     why: "Clients that have no place for reasoning, or find it unsigned, put it into the text to save it. The model then reads its own \
           thoughts as its answer and goes on in that manner. Claude goes further: it takes such a text for an attempt to extract \
           reasoning and answers with the stop reason `refusal`, through a router as well.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Leave the thought out of the text. Send it back as reasoning, or not at all.",
     applies: anywhere,
     evidence: &[

@@ -2,7 +2,7 @@
 
 use throughline_core::{Channel, Contract, Target, Vendor};
 
-use crate::audit::{Example, Rule, Severity};
+use crate::audit::{Breach, Example, Rule, Severity};
 use crate::chat::contract::rules::{WIRE, documented, issue, recorded};
 use crate::chat::contract::vendor_of;
 
@@ -23,7 +23,8 @@ pub(in crate::chat::contract) static SIGNATURE_MISSING: Rule = Rule {
     why: "A detail of the format `anthropic-claude-v1` becomes a thinking block again, and Claude checks the signature of every such \
           block while a tool loop is open. In a stream the signature comes last, in a fragment that has no text, so clients that \
           keep only what they can show lose exactly that. An empty signature is no signature.",
-    provider_error: "messages.….content.0: Invalid `signature` in `thinking` block",
+    provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
+    breach: Some(Breach::Unsigned),
     fix: "Send the detail back with the `signature` it was issued with, or leave the detail out.",
     applies: |target| relays_to(target, Vendor::Anthropic),
     evidence: &[
@@ -72,7 +73,8 @@ pub(in crate::chat::contract) static DETAILS_FRAGMENTED: Rule = Rule {
     why: "A stream brings one thinking block as many details of the same `index`, the signature in the last. Each detail that is sent \
           becomes a block of its own, so the signature stands on a block whose text is not the one that was signed, and the others \
           have none. The pieces have to be joined by `index` before they are kept.",
-    provider_error: "messages.….content.0: Invalid `signature` in `thinking` block",
+    provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
+    breach: Some(Breach::Fragmented),
     fix: "Join the details of one `index`: all of the text, in order, and the signature.",
     applies: |target| relays_to(target, Vendor::Anthropic),
     evidence: &[
@@ -121,7 +123,8 @@ pub(in crate::chat::contract) static SIGNATURE_INVALID: Rule = Rule {
     why: "Behind the router stand the providers' own checks: Claude verifies the signature against the text of its block, OpenAI decrypts \
           what it encrypted, Gemini reads its own signature. A detail that was cut, re-encoded, edited, joined with another, set in \
           another order or on another message passes the router and fails there.",
-    provider_error: "messages.….content.0: Invalid `signature` in `thinking` block",
+    provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
+    breach: Some(Breach::Invalid),
     fix: "Send the details back as they were issued: same text, same signature, same order, same message.",
     applies: takes_details,
     evidence: &[
@@ -173,7 +176,8 @@ pub(in crate::chat::contract) static FOREIGN_DETAILS: Rule = Rule {
     why: "One endpoint serves every vendor's models, but a signature or an encrypted thought opens for its own vendor only. Switching the \
           model in the middle of a conversation sends the last one's details to the next, whose provider cannot verify them. \
           Readable text and summaries are another matter: they are for anybody, and mostly ignored.",
-    provider_error: "The encrypted content for item … could not be verified.",
+    provider_error: Some("The encrypted content for item … could not be verified."),
+    breach: Some(Breach::Foreign),
     fix: "Leave out signed and encrypted details whose `format` is another vendor's; keep them for the way back.",
     applies: takes_details,
     evidence: &[
@@ -219,8 +223,11 @@ pub(in crate::chat::contract) static FIRST_CALL_NEEDS_SIGNATURE: Rule = Rule {
     why: "Gemini signs the call itself: of calls made together the first, and of steps made one after another each one's first. OpenRouter \
           carries that signature as a `reasoning.encrypted` detail whose `id` is the call's. While the turn is open Gemini 3 \
           refuses a step without it. Clients that know `tool_calls` only, or that keep details without text out, lose it.",
-    provider_error: "Gemini models require OpenRouter reasoning details to be preserved in each request. Please refer to our docs: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks. Upstream error: …",
-    fix: "Send `reasoning_details` back on the message that calls the tool. For a call that no Gemini made, use the documented stand-in.",
+    provider_error: Some(
+        "Gemini models require OpenRouter reasoning details to be preserved in each request. Please refer to our docs: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks. Upstream error: …",
+    ),
+    breach: Some(Breach::UnsignedCall),
+    fix: "Send `reasoning_details` back on the message that calls the tool. For a call that no Gemini made, Google documents `skip_thought_signature_validator` as its signature.",
     applies: |target| {
         let is_demanded = target.profile.contract != Contract::Stateless;
         relays_to(target, Vendor::Google) && is_demanded && target.profile.stand_in.is_some()
@@ -268,7 +275,8 @@ pub(in crate::chat::contract) static DETAILS_DROPPED: Rule = Rule {
     title: "Reasoning details of the open turn do not come back.",
     why: "`reasoning_details` is how a router hands back what each upstream wants to see again. A message that goes back with its tool \
           calls and without its details is accepted by most models, and what they thought before the call is lost to them.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Put `reasoning_details` back on the assistant message, whole and in order.",
     applies: takes_details,
     evidence: &[

@@ -2,7 +2,7 @@
 
 use throughline_core::{Target, Wire};
 
-use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
@@ -14,7 +14,10 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::SIGNATURE_MISSING.title,
     why: lore::SIGNATURE_MISSING.why,
-    provider_error: "The model returned the following errors: messages.….content.….thinking.signature: Field required",
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.….thinking.signature: Field required",
+    ),
+    breach: Some(Breach::Unsigned),
     fix: lore::SIGNATURE_MISSING.fix,
     applies: claude::is_claude,
     evidence: &[
@@ -25,7 +28,7 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
         Source { kind: SourceKind::Issue, at: "https://github.com/can1357/oh-my-pi/pull/10486" },
         Source {
             kind: SourceKind::Types,
-            at: "botocore 1.44.0: bedrock-runtime, ReasoningTextBlock",
+            at: "botocore 1.44.0, bedrock-runtime, ReasoningTextBlock",
         },
     ],
     example: Example {
@@ -70,7 +73,10 @@ pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::SIGNATURE_INVALID.title,
     why: lore::SIGNATURE_INVALID.why,
-    provider_error: "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block",
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block",
+    ),
+    breach: Some(Breach::Invalid),
     fix: lore::SIGNATURE_INVALID.fix,
     applies: claude::is_claude,
     evidence: &[
@@ -125,7 +131,8 @@ pub(crate) static THOUGHT_AS_TEXT: Rule = Rule {
     severity: Severity::Degrade,
     title: lore::THOUGHT_AS_TEXT.title,
     why: lore::THOUGHT_AS_TEXT.why,
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: lore::THOUGHT_AS_TEXT.fix,
     applies: claude::is_claude,
     evidence: lore::THOUGHT_AS_TEXT.evidence,
@@ -168,9 +175,12 @@ pub(crate) static BLANK_TEXT: Rule = Rule {
     title: "A text block is blank.",
     why: "Converse refuses a text of nothing but white space, in every message and for every model. A turn that only \
           called a tool, or a picture sent without a word, often comes with one.",
-    provider_error: "The text field in the ContentBlock object at messages.….content.… is blank. Add text to the text field, and \
+    provider_error: Some(
+        "The text field in the ContentBlock object at messages.….content.… is blank. Add text to the text field, and \
                      try again.",
-    fix: "Leave the block out.",
+    ),
+    breach: None,
+    fix: "Leave the block out, or give it a text.",
     applies: |_| true,
     evidence: &[
         Source {
@@ -258,7 +268,10 @@ pub(crate) static EMPTY_SIGNATURE: Rule = Rule {
     why: "Nova and MiniMax reason without signing. A `signature` member that is there and empty is refused: the model \
           does not know the field. Clients that fill in what is missing, or echo what MiniMax itself writes, bring it \
           about.",
-    provider_error: "This model doesn't support the reasoningContent.reasoningText.signature field",
+    provider_error: Some(
+        "This model doesn't support the reasoningContent.reasoningText.signature field",
+    ),
+    breach: None,
     fix: "Leave the `signature` member out.",
     applies: refuses_empty_signature,
     evidence: &[

@@ -2,7 +2,7 @@
 
 use throughline_core::Wire;
 
-use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
@@ -14,10 +14,13 @@ pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::TOOL_LOOP_NEEDS_THINKING.title,
     why: lore::TOOL_LOOP_NEEDS_THINKING.why,
-    provider_error: "The model returned the following errors: messages.….content.0.type: Expected `thinking` or \
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.0.type: Expected `thinking` or \
                      `redacted_thinking`, but found `…`. When `thinking` is enabled, a final `assistant` message must start with \
                      a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you \
                      include thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
+    ),
+    breach: Some(Breach::Missing),
     fix: lore::TOOL_LOOP_NEEDS_THINKING.fix,
     applies: claude::is_claude,
     evidence: lore::TOOL_LOOP_NEEDS_THINKING.evidence,
@@ -99,7 +102,10 @@ pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     why: "Every `toolUse` of a message must be answered by a `toolResult` of its id in the next message, and nothing \
           else may be. Compactions and sliding windows split the two, an aborted tool leaves its call unanswered, and \
           clients that write the results of parallel calls into several messages do not answer them either.",
-    provider_error: "Expected toolResult blocks at messages.….content for the following Ids: …",
+    provider_error: Some(
+        "Expected toolResult blocks at messages.….content for the following Ids: …",
+    ),
+    breach: None,
     fix: lore::TOOL_CALL_UNANSWERED.fix,
     applies: |_| true,
     evidence: &[
@@ -189,8 +195,11 @@ pub(crate) static PREFILL_REFUSED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::PREFILL_REFUSED.title,
     why: lore::PREFILL_REFUSED.why,
-    provider_error: "The model returned the following errors: This model does not support assistant message prefill. The \
+    provider_error: Some(
+        "The model returned the following errors: This model does not support assistant message prefill. The \
                      conversation must end with a user message.",
+    ),
+    breach: None,
     fix: lore::PREFILL_REFUSED.fix,
     applies: claude::is_claude,
     evidence: lore::PREFILL_REFUSED.evidence,
@@ -219,8 +228,11 @@ pub(crate) static ENDS_IN_THINKING: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::ENDS_IN_THINKING.title,
     why: lore::ENDS_IN_THINKING.why,
-    provider_error: "The model returned the following errors: messages.…: The final block in an assistant message cannot be \
+    provider_error: Some(
+        "The model returned the following errors: messages.…: The final block in an assistant message cannot be \
                      `thinking`.",
+    ),
+    breach: None,
     fix: lore::ENDS_IN_THINKING.fix,
     applies: claude::is_claude,
     evidence: lore::ENDS_IN_THINKING.evidence,

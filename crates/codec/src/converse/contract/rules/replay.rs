@@ -2,7 +2,7 @@
 
 use throughline_core::Wire;
 
-use crate::audit::{Example, Rule, Severity, Source, SourceKind};
+use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
 use crate::claude::{self, lore};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
@@ -14,9 +14,12 @@ pub(crate) static THINKING_MODIFIED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::THINKING_MODIFIED.title,
     why: lore::THINKING_MODIFIED.why,
-    provider_error: "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
                      the latest assistant message cannot be modified. These blocks must remain as they were in the original \
                      response.",
+    ),
+    breach: Some(Breach::Invalid),
     fix: lore::THINKING_MODIFIED.fix,
     applies: claude::is_claude,
     evidence: lore::THINKING_MODIFIED.evidence,
@@ -147,9 +150,12 @@ pub(crate) static THINKING_DROPPED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::THINKING_DROPPED.title,
     why: lore::THINKING_DROPPED.why,
-    provider_error: "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
                      the latest assistant message cannot be modified. These blocks must remain as they were in the original \
                      response.",
+    ),
+    breach: Some(Breach::Missing),
     fix: lore::THINKING_DROPPED.fix,
     applies: claude::is_claude,
     evidence: lore::THINKING_DROPPED.evidence,
@@ -296,16 +302,19 @@ pub(crate) static PREFIX_CHANGED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::PREFIX_CHANGED.title,
     why: lore::PREFIX_CHANGED.why,
-    provider_error: "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block. The \
+    provider_error: Some(
+        "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block. The \
                      block is bound to a different conversation. Remove the block, or set \
                      `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting requires the \
                      `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. …",
+    ),
+    breach: Some(Breach::Invalid),
     fix: lore::PREFIX_CHANGED.fix,
     applies: claude::is_bound_claude,
     evidence: &[
         Source {
             kind: SourceKind::Documentation,
-            at: "docs.aws.amazon.com/bedrock/…/claude-messages-thinking-block-binding",
+            at: "https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html",
         },
         Source {
             kind: SourceKind::Documentation,
@@ -405,12 +414,13 @@ pub(crate) static BLOCK_UNREADABLE: Rule = Rule {
     severity: Severity::Degrade,
     title: lore::BLOCK_UNREADABLE.title,
     why: lore::BLOCK_UNREADABLE.why,
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: lore::BLOCK_UNREADABLE.fix,
     applies: claude::is_claude,
     evidence: &[Source {
         kind: SourceKind::Documentation,
-        at: "docs.aws.amazon.com/bedrock/…/claude-messages-thinking-block-binding",
+        at: "https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html",
     }],
     example: Example {
         provider: "bedrock",

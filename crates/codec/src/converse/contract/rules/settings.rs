@@ -14,8 +14,11 @@ pub(crate) static MODE_NOT_SUPPORTED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::MODE_NOT_SUPPORTED.title,
     why: lore::MODE_NOT_SUPPORTED.why,
-    provider_error: "The model returned the following errors: \"thinking.type.…\" is not supported for this model. Use \
+    provider_error: Some(
+        "The model returned the following errors: \"thinking.type.…\" is not supported for this model. Use \
                      \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.",
+    ),
+    breach: None,
     fix: lore::MODE_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
     evidence: lore::MODE_NOT_SUPPORTED.evidence,
@@ -45,8 +48,11 @@ pub(crate) static BUDGET_TOO_SMALL: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::BUDGET_TOO_SMALL.title,
     why: lore::BUDGET_TOO_SMALL.why,
-    provider_error: "The model returned the following errors: thinking.enabled.budget_tokens: Input should be greater than or \
+    provider_error: Some(
+        "The model returned the following errors: thinking.enabled.budget_tokens: Input should be greater than or \
                      equal to 1024",
+    ),
+    breach: None,
     fix: lore::BUDGET_TOO_SMALL.fix,
     applies: claude::is_claude,
     evidence: lore::BUDGET_TOO_SMALL.evidence,
@@ -78,8 +84,11 @@ pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::BUDGET_NOT_BELOW_MAX_TOKENS.title,
     why: lore::BUDGET_NOT_BELOW_MAX_TOKENS.why,
-    provider_error: "The model returned the following errors: `max_tokens` must be greater than `thinking.budget_tokens`.",
-    fix: lore::BUDGET_NOT_BELOW_MAX_TOKENS.fix,
+    provider_error: Some(
+        "The model returned the following errors: `max_tokens` must be greater than `thinking.budget_tokens`.",
+    ),
+    breach: None,
+    fix: "Raise `inferenceConfig.maxTokens` above the budget, or lower the budget.",
     applies: claude::is_claude,
     evidence: lore::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
     example: Example {
@@ -113,7 +122,10 @@ pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
           beside a thinking budget, by Opus 5.5, Sonnet 5.5 and Fable 5.1 always, and on Bedrock by models up to 4.7 \
           beside adaptive thinking too. Clients that force a tool to get structured output break this when thinking is \
           switched on.",
-    provider_error: "The model returned the following errors: Thinking may not be enabled when tool_choice forces tool use.",
+    provider_error: Some(
+        "The model returned the following errors: Thinking may not be enabled when tool_choice forces tool use.",
+    ),
+    breach: None,
     fix: lore::FORCED_TOOL_CHOICE.fix,
     applies: claude::is_claude,
     evidence: &[
@@ -167,7 +179,10 @@ pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::EFFORT_NOT_SUPPORTED.title,
     why: lore::EFFORT_NOT_SUPPORTED.why,
-    provider_error: "The model returned the following errors: This model does not support effort level '…'. Supported levels: ….",
+    provider_error: Some(
+        "The model returned the following errors: This model does not support effort level '…'. Supported levels: ….",
+    ),
+    breach: None,
     fix: lore::EFFORT_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
     evidence: lore::EFFORT_NOT_SUPPORTED.evidence,
@@ -201,8 +216,11 @@ pub(crate) static SAMPLING_FIXED: Rule = Rule {
     severity: Severity::Refuse,
     title: lore::SAMPLING_FIXED.title,
     why: lore::SAMPLING_FIXED.why,
-    provider_error: "The model returned the following errors: `…` is deprecated for this model.",
-    fix: lore::SAMPLING_FIXED.fix,
+    provider_error: Some(
+        "The model returned the following errors: `…` is deprecated for this model.",
+    ),
+    breach: None,
+    fix: "Leave `temperature`, `topP` and `top_k` out.",
     applies: claude::is_claude,
     evidence: &[
         Source {

@@ -12,8 +12,11 @@ pub(in crate::gemini::contract) static ANSWERS_DO_NOT_MATCH: Rule = Rule {
           nothing between. Calls stay unanswered when a run is interrupted, or when a tool fails and nobody says \
           so; responses stay behind when history is trimmed from the front. Steps of the model in a row count as \
           one.",
-    provider_error: "Please ensure that the number of function response parts is equal to the number of function call \
+    provider_error: Some(
+        "Please ensure that the number of function response parts is equal to the number of function call \
                      parts of the function call turn.",
+    ),
+    breach: None,
     fix: "Answer every call, if only with an error, in the content right behind the step; or leave the call out.",
     applies: always,
     evidence: &[
@@ -59,7 +62,8 @@ pub(in crate::gemini::contract) static THOUGHT_AS_TEXT: Rule = Rule {
     why: "Parts with `thought: true` are summaries for the reader. Sent back as ordinary text they are read as \
           something that the model said to the user, which it may then imitate; what it needs of its thoughts is in \
           the signatures.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Leave the thought out, or send it as it came, with `thought: true`.",
     applies: always,
     evidence: &[super::SIGNATURES_PAGE],
@@ -98,7 +102,8 @@ pub(in crate::gemini::contract) static CACHE_PREFIX_BROKEN: Rule = Rule {
     why: "The implicit cache compares what it is sent from the start, and a declaration whose members were written in \
           another order is another text. Maps without a fixed order, and JSON that is parsed and written again, \
           change it from one turn to the next, and everything behind it is paid for and read anew.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Write declarations and earlier contents in the same bytes every time.",
     applies: always,
     evidence: &[

@@ -3,7 +3,7 @@
 use throughline_core::Contract;
 
 use super::{SIGNATURES_PAGE, WIRE, issue, recorded, signs};
-use crate::{Example, Rule, Severity};
+use crate::{Breach, Example, Rule, Severity};
 
 const ASKED: &str = r#"{"contents": [{"role": "user", "parts": [{"text": "Weather in Paris?"}]}]}"#;
 
@@ -43,10 +43,13 @@ pub(in crate::gemini::contract) static FIRST_CALL_NEEDS_SIGNATURE: Rule = Rule {
           made one after another, each. Only the turn in progress is checked: what stands behind the last thing \
           that the user said. Signatures get lost where a library has no field for them, where calls are stored \
           without their part, and where parallel calls are split into contents of their own.",
-    provider_error: "Function call is missing a thought_signature in functionCall parts. This is required for tools to \
+    provider_error: Some(
+        "Function call is missing a thought_signature in functionCall parts. This is required for tools to \
                      work correctly, and missing thought_signature may lead to degraded model performance. Additional \
                      data, function call `default_api:…` , position …. Please refer to \
                      https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
+    ),
+    breach: Some(Breach::UnsignedCall),
     fix: "Send the call's part back with its `thoughtSignature`. For calls that Gemini never made, send the documented \
           `skip_thought_signature_validator`.",
     applies: |target| target.profile.contract == Contract::RequiredWithTools,
@@ -82,7 +85,8 @@ pub(in crate::gemini::contract) static SIGNATURE_CORRUPTED: Rule = Rule {
           off, replaced by a word, taken from another vendor, from Vertex instead of the Gemini API, or from \
           another account, they are corrupted. Conversations break for good when a model or an account is switched \
           and the old signatures are sent on. Between Gemini models nothing certain is known to fail.",
-    provider_error: "Corrupted thought signature.",
+    provider_error: Some("Corrupted thought signature."),
+    breach: Some(Breach::Invalid),
     fix: "Send signatures exactly as they came, and only to whom they came from; leave others out.",
     applies: signs,
     evidence: &[
@@ -115,7 +119,8 @@ pub(in crate::gemini::contract) static SIGNATURE_DROPPED: Rule = Rule {
     why: "Outside the calls that Gemini 3 insists on, a missing signature is accepted in silence: on texts, on code, on \
           calls of Gemini 2.5 and of earlier turns. What the model thought there is lost to it. In streams the \
           signature often comes on an empty text in the last chunk, which many clients throw away.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send each part back with its `thoughtSignature`, the empty ones too.",
     applies: signs,
     evidence: &[
@@ -145,13 +150,14 @@ pub(in crate::gemini::contract) static SIGNATURE_MOVED: Rule = Rule {
     why: "Google asks for each signature inside its original part. Moved to a neighbour or repeated on a parallel \
           call it was accepted wherever that was recorded, so nothing is refused; but the part that had it has lost \
           it, and what it says of the other is anybody's guess.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Keep each signature on its own part, and leave the other calls of a batch unsigned.",
     applies: signs,
     evidence: &[
         SIGNATURES_PAGE,
         recorded(
-            "ruby_llm: can_use_parallel_tool_calls repeats the first call's signature, and was accepted",
+            "ruby_llm, can_use_parallel_tool_calls repeats the first call's signature, and was accepted",
         ),
     ],
     example: Example {
@@ -200,7 +206,8 @@ pub(in crate::gemini::contract) static SIGNED_TEXT_EDITED: Rule = Rule {
     title: "The text of a signed part is not the one that was signed.",
     why: "A signed part is not to be joined with another, signed or not, nor changed. No refusal is known, but the \
           signature then stands beside something that the model did not say when it thought it.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send signed parts back one by one, as they came.",
     applies: signs,
     evidence: &[SIGNATURES_PAGE],
@@ -228,7 +235,8 @@ pub(in crate::gemini::contract) static STAND_IN_USED: Rule = Rule {
           pass that Gemini never signed: one from another model, or from a client that made it up. Google says that \
           it will negatively impact performance, since the thought behind the call is missing. On the parallel \
           siblings of a signed call it is not needed at all.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the signature that was issued where there is one; keep the stand-in for history from elsewhere.",
     applies: signs,
     evidence: &[

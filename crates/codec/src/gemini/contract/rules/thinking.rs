@@ -11,7 +11,8 @@ pub(in crate::gemini::contract) static LEVEL_NOT_SUPPORTED: Rule = Rule {
     why: "Levels came with Gemini 3; earlier models take a budget of tokens and refuse the field itself. Among those \
           that have levels the choice differs: Gemini 3 Pro has two, later Pro models three, and `MINIMAL` is for \
           some Flash models only. A level that a settings page offers for all of them is refused by some.",
-    provider_error: "Thinking level … is not supported for this model.",
+    provider_error: Some("Thinking level … is not supported for this model."),
+    breach: None,
     fix: "Ask for a level that the model takes; before Gemini 3, ask for a `thinkingBudget`.",
     applies: is_known,
     evidence: &[
@@ -44,7 +45,8 @@ pub(in crate::gemini::contract) static BUDGET_OUT_OF_RANGE: Rule = Rule {
     why: "Each Gemini 2.5 model has its own limits: Pro 128 to 32768 and no way to switch thinking off, Flash up to \
           24576 and 0 for off, Flash-Lite 512 to 24576 and 0 for off. Budgets that are computed from the length of \
           the answer, or kept while the model is changed, fall outside.",
-    provider_error: "The thinking budget (…) is invalid.",
+    provider_error: Some("The thinking budget (…) is invalid."),
+    breach: None,
     fix: "Ask for a budget within the model's limits.",
     applies: is_known,
     evidence: &[THINKING_PAGE, issue("https://github.com/RooCodeInc/Roo-Code/issues/4399")],
@@ -70,8 +72,11 @@ pub(in crate::gemini::contract) static THOUGHTS_WITHOUT_THINKING: Rule = Rule {
     title: "Thoughts cannot be shown where thinking is switched off.",
     why: "`includeThoughts` asks for summaries of what the model thinks, and a budget of 0 tells it not to. Settings \
           pages that keep the two apart send both.",
-    provider_error: "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is \
+    provider_error: Some(
+        "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is \
                      enabled.",
+    ),
+    breach: None,
     fix: "Leave `includeThoughts` out, or give the model a budget.",
     applies: is_known,
     evidence: &[issue("https://github.com/lofcz/LLMTornado/pull/66")],

@@ -1,7 +1,7 @@
 //! Rules about what needs what: reasoning and the item it led to, calls and their outputs.
 
 use super::{WIRE, always, issue, pairs, recorded};
-use crate::{Example, Rule, Severity};
+use crate::{Breach, Example, Rule, Severity};
 
 pub(in crate::responses::contract) static REASONING_WITHOUT_FOLLOWING_ITEM: Rule = Rule {
     id: "openai/reasoning-without-following-item",
@@ -13,11 +13,14 @@ pub(in crate::responses::contract) static REASONING_WITHOUT_FOLLOWING_ITEM: Rule
           id; only more reasoning may stand between. History that was edited, trimmed, or rebuilt from plain texts \
           keeps the `rs_…` item and loses the other half of the pair. Without ids nothing is paired: items that \
           carry their encrypted content and no id may be followed by anything.",
-    provider_error: "Item 'rs_…' of type 'reasoning' was provided without its required following item.",
+    provider_error: Some(
+        "Item 'rs_…' of type 'reasoning' was provided without its required following item.",
+    ),
+    breach: None,
     fix: "Send the item that followed the reasoning back under its own id, or leave the reasoning item out.",
     applies: pairs,
     evidence: &[
-        recorded("pydantic-ai: test_openai_responses_thinking_with_modified_history"),
+        recorded("pydantic-ai, test_openai_responses_thinking_with_modified_history"),
         issue("https://github.com/continuedev/continue/issues/8933"),
         issue("https://github.com/vercel/ai/issues/7099"),
     ],
@@ -54,7 +57,10 @@ pub(in crate::responses::contract) static ITEM_WITHOUT_ITS_REASONING: Rule = Rul
           together with the reasoning item before it. Whoever drops reasoning to save tokens, or because a \
           framework has no type for it, and goes on sending `fc_…` or `msg_…` ids is refused. Earlier reasoning may \
           be dropped, but then the ids of what it led to must go as well.",
-    provider_error: "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning' item: 'rs_…'.",
+    provider_error: Some(
+        "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning' item: 'rs_…'.",
+    ),
+    breach: Some(Breach::Missing),
     fix: "Put the reasoning item back right before it, or leave out the `id` of the item.",
     applies: pairs,
     evidence: &[
@@ -100,7 +106,8 @@ pub(in crate::responses::contract) static ITEM_DUPLICATED: Rule = Rule {
     why: "An id names one stored item. A session that was merged, resumed twice, or replayed beside its own copy \
           names it twice, and the API does not guess which is meant. Some clients make ids up (`msg_0`, `msg_1`) \
           and begin to count anew with every turn, with the same result.",
-    provider_error: "Duplicate item found with id …",
+    provider_error: Some("Duplicate item found with id …"),
+    breach: None,
     fix: "Send each item once, and leave out ids that your own code made up.",
     applies: pairs,
     evidence: &[
@@ -140,7 +147,8 @@ pub(in crate::responses::contract) static TOOL_CALL_UNANSWERED: Rule = Rule {
           without the other. Calls lose their outputs when a run is interrupted or a tool fails without saying so; \
           outputs lose their calls when history is trimmed from the front. Where `previous_response_id` or \
           `conversation` is set, the call may be one that the API has itself.",
-    provider_error: "No tool output found for function call call_….",
+    provider_error: Some("No tool output found for function call call_…."),
+    breach: None,
     fix: "Send an output for the call, if only to say that it failed, or leave the call out with its reasoning.",
     applies: always,
     evidence: &[
@@ -179,11 +187,12 @@ pub(in crate::responses::contract) static CALLS_INTERRUPTED: Rule = Rule {
           their outputs follow at once. A message that stands among the calls ends the batch early, and the calls \
           before it are then taken for unanswered. It happens when reasoning is flattened into text and left where \
           it was thought: between two parallel calls.",
-    provider_error: "No tool output found for tool call ….",
+    provider_error: Some("No tool output found for tool call …."),
+    breach: None,
     fix: "Put the message before the first call of the batch. Send reasoning back as `reasoning` items, not as text.",
     applies: |target| target.provider.dialect.calls_together,
     evidence: &[recorded(
-        "pydantic-ai: test_deepseek_responses_rejects_interleaved_function_calls",
+        "pydantic-ai, test_deepseek_responses_rejects_interleaved_function_calls",
     )],
     example: Example {
         provider: "deepseek-responses",

@@ -1,7 +1,7 @@
 //! Rules about reasoning items themselves: what they must carry, and that they come back as they were issued.
 
 use super::{TYPES, WIRE, always, issue, recorded, seals_reasoning, stores};
-use crate::{Example, Rule, Severity};
+use crate::{Breach, Example, Rule, Severity};
 
 const ASKED: &str = r#"{"model": "gpt-5", "store": false, "input": [{"role": "user", "content": "Weather in Paris?"}]}"#;
 
@@ -29,8 +29,11 @@ pub(in crate::responses::contract) static ITEM_NOT_FOUND: Rule = Rule {
     why: "A reasoning item without `encrypted_content`, and an `item_reference`, hold nothing but an id: the provider \
           looks the rest up. With `store: false` it kept nothing to look up, though it gave every item an id. \
           Stateless conversations carry the encrypted content instead.",
-    provider_error: "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false. Try again \
+    provider_error: Some(
+        "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false. Try again \
                      with `store` set to true, or remove this item from your input.",
+    ),
+    breach: Some(Breach::Unsigned),
     fix: "Send the reasoning item with its `encrypted_content`, or leave it out.",
     applies: stores,
     evidence: &[
@@ -65,8 +68,11 @@ pub(in crate::responses::contract) static ENCRYPTED_CONTENT_INVALID: Rule = Rule
           that was cut off or re-encoded, a value from another account, another endpoint or another vendor, and an \
           empty string fail alike: the provider cannot open them, and says so instead of going on without. In a \
           stream, the value that counts is the one of `response.output_item.done`.",
-    provider_error: "The encrypted content for item rs_… could not be verified. Reason: Encrypted content could not be \
+    provider_error: Some(
+        "The encrypted content for item rs_… could not be verified. Reason: Encrypted content could not be \
                      decrypted or parsed.",
+    ),
+    breach: Some(Breach::Invalid),
     fix: "Send the encrypted content exactly as it was received, and only to whom it came from; else leave the item out.",
     applies: seals_reasoning,
     evidence: &[
@@ -100,7 +106,8 @@ pub(in crate::responses::contract) static REASONING_NEEDS_SUMMARY: Rule = Rule {
     title: "A reasoning item must have a `summary`, if only an empty one.",
     why: "The member is required, and an empty list says that there is no summary. Serialisers that leave out empty \
           lists to save space take it away, and the next turn fails.",
-    provider_error: "Missing required parameter: 'input[…].summary'.",
+    provider_error: Some("Missing required parameter: 'input[…].summary'."),
+    breach: None,
     fix: "Send `\"summary\": []`.",
     applies: always,
     evidence: &[
@@ -143,7 +150,8 @@ pub(in crate::responses::contract) static REASONING_DROPPED: Rule = Rule {
     why: "Nothing is refused when a reasoning item is left out together with the ids that pair it. But the model that \
           reads the tool's output no longer knows why it called: it thinks everything over again, or goes on \
           without. Reasoning of turns that are finished may go; that of the turn in progress should stay.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the reasoning items of the current turn back, each right before what it led to.",
     applies: always,
     evidence: &[TYPES, issue("https://github.com/langgenius/dify/issues/41092")],
@@ -172,7 +180,8 @@ pub(in crate::responses::contract) static REASONING_MOVED: Rule = Rule {
     why: "Without ids the provider cannot tell that a reasoning item stands in the wrong place, twice, or with \
           another's content. It takes the request, and the model reads its thoughts in an order in which it never \
           had them.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the items of an answer in the order in which they came.",
     applies: always,
     evidence: &[
@@ -204,7 +213,8 @@ pub(in crate::responses::contract) static PHASE_DROPPED: Rule = Rule {
     title: "A message that was said in a phase should go back with it.",
     why: "Since GPT-5.3 Codex a message says whether it is `commentary` on the way or the `final_answer`. A model that \
           gets its commentary back without the mark takes it for an answer, and tends to stop early.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the message's `phase` back as it came.",
     applies: always,
     evidence: &[TYPES],
@@ -244,11 +254,12 @@ pub(in crate::responses::contract) static THOUGHT_AS_TEXT: Rule = Rule {
     why: "A summary of reasoning that comes back as text is read as something that was said aloud. The model may \
           imitate it and think in the open, and the reasoning that it summarised is lost all the same. It happens \
           where a framework has no other place for a thought.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send the reasoning item itself, or leave the thought out.",
     applies: always,
     evidence: &[
-        recorded("pydantic-ai: test_openai_responses_thinking_with_modified_history"),
+        recorded("pydantic-ai, test_openai_responses_thinking_with_modified_history"),
         issue("https://github.com/BerriAI/litellm/issues/24985"),
     ],
     example: Example {
@@ -291,7 +302,8 @@ pub(in crate::responses::contract) static CACHE_PREFIX_BROKEN: Rule = Rule {
     why: "The cache compares what it is sent from the start, and a tool whose members were written in another order \
           is another text. Maps without a fixed order, and JSON that is parsed and written again, change it from \
           one turn to the next, and everything behind it is paid for and read anew.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Write tools and earlier items in the same bytes every time.",
     applies: always,
     evidence: &[

@@ -10,8 +10,11 @@ pub(in crate::responses::contract) static PREVIOUS_RESPONSE_AND_CONVERSATION: Ru
     title: "A request goes on from an answer or from a conversation, not from both.",
     why: "`previous_response_id` and `conversation` are two ways to say what came before, and each of them says all \
           of it. Frameworks that have both kinds of session set the second without clearing the first.",
-    provider_error: "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Ensure you are only \
+    provider_error: Some(
+        "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Ensure you are only \
                      providing one of: 'previous_response_id' or 'conversation'.",
+    ),
+    breach: None,
     fix: "Leave out one of `previous_response_id` and `conversation`.",
     applies: always,
     evidence: &[TYPES],
@@ -41,11 +44,12 @@ pub(in crate::responses::contract) static PREVIOUS_RESPONSE_NOT_FOUND: Rule = Ru
     why: "`previous_response_id` finds an answer that the provider kept. With `store: false` it kept nothing, though \
           it gave the answer an id all the same. What came before must then be sent again, reasoning items with \
           their encrypted content included.",
-    provider_error: "Previous response with id 'resp_…' not found.",
+    provider_error: Some("Previous response with id 'resp_…' not found."),
+    breach: None,
     fix: "Send the earlier items in `input` instead, or make answers with `store` set to true.",
     applies: always,
     evidence: &[
-        recorded("rig: a cassette that answers previous_response_not_found"),
+        recorded("rig, a cassette that answers previous_response_not_found"),
         issue("https://github.com/bigduu/Bamboo-agent/issues/64"),
         issue("https://github.com/maximhq/bifrost/issues/2441"),
     ],
@@ -86,7 +90,8 @@ pub(in crate::responses::contract) static REASONING_RESENT: Rule = Rule {
     why: "With `previous_response_id` the provider has the items of that answer and of all before it, reasoning \
           included. Sending them again makes the model read them twice and pay for both; no accepted request that \
           was recorded did so.",
-    provider_error: "",
+    provider_error: None,
+    breach: None,
     fix: "Send only what is new: the tool outputs, or what the user says next.",
     applies: stores,
     evidence: &[
@@ -124,7 +129,10 @@ pub(in crate::responses::contract) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     why: "The efforts form one ladder, from `none` to `max`, but each model has its own rungs: `minimal` came with \
           GPT-5 and went with 5.1, `none` came with 5.1, `xhigh` and `max` later. A setting that is right for one \
           model is refused by the next, so it breaks when only the model's name is changed.",
-    provider_error: "Unsupported value: '…' is not supported with the '…' model. Supported values are: …",
+    provider_error: Some(
+        "Unsupported value: '…' is not supported with the '…' model. Supported values are: …",
+    ),
+    breach: None,
     fix: "Ask for an effort that the model takes.",
     applies: always,
     evidence: &[
@@ -157,7 +165,8 @@ pub(in crate::responses::contract) static SAMPLING_FIXED: Rule = Rule {
     why: "Reasoning models sample in a way of their own, and refuse to be told another. The o-series and GPT-5 do so \
           always, later models while they reason: with the effort `none` they take both. Code that set a \
           temperature for an older model keeps sending it.",
-    provider_error: "Unsupported parameter: 'temperature' is not supported with this model.",
+    provider_error: Some("Unsupported parameter: 'temperature' is not supported with this model."),
+    breach: None,
     fix: "Leave `temperature` and `top_p` out.",
     applies: always,
     evidence: &[
