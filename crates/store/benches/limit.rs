@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use throughline_core::{Append, Batch, LogOpening, NewRecord, Store};
 use throughline_store::{Journal, Options, open};
 
-use support::{Folder, database, measuring, postgres};
+use support::{Folder, measuring, postgres};
 
 const CONTENT: usize = 1024;
 const CALLERS: usize = 32;
@@ -47,7 +47,7 @@ fn main() {
     }
     sqlite.0.print("SQLite, 32 callers / groups of 32", "≥ 0.70");
     sqlite.1.print_inverse("SQLite, one caller / insert + commit (time)", "≤ 1.30");
-    let Some(server) = postgres() else {
+    if postgres().is_none() {
         println!(
             "PostgreSQL: not measured; run it as scripts/postgres run cargo bench -p throughline-store"
         );
@@ -55,7 +55,7 @@ fn main() {
     };
     let mut postgres = (Best::default(), Best::default());
     for _ in 0..rounds {
-        let url = runtime.block_on(database(&server));
+        let url = throughline_testkit::postgres_database();
         let clients = runtime.block_on(bare_clients(&url));
         let one = runtime.block_on(opened(&url));
         let other = runtime.block_on(open(&url, &Options::default())).unwrap();

@@ -9,7 +9,9 @@
 #![expect(clippy::print_stdout, reason = "figures and skips belong in the output of the test")]
 
 mod cases;
+mod child;
 mod dice;
+mod folder;
 mod postgres;
 mod recordings;
 mod report;
@@ -18,8 +20,10 @@ mod spoil;
 mod workspace;
 
 pub use crate::cases::{cases, fuzz_seconds, proptest_config};
+pub use crate::child::{Child, child_task};
 pub use crate::dice::Dice;
-pub use crate::postgres::{Cluster, postgres_url};
+pub use crate::folder::Folder;
+pub use crate::postgres::{Cluster, postgres_database, postgres_url};
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, skip};
 pub use crate::split::{chunks, split};

@@ -27,6 +27,16 @@ pub fn postgres_url() -> String {
     }
 }
 
+/// A new, empty database on that server, for one test: its address.
+///
+/// # Panics
+///
+/// Where there is no server.
+pub fn postgres_database() -> String {
+    postgres_url();
+    script(&["database".as_ref()]).trim().to_owned()
+}
+
 /// A PostgreSQL server for one test. It is stopped and deleted when it is dropped.
 pub struct Cluster {
     /// Its address.

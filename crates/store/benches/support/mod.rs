@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use throughline_testkit::Dice;
@@ -66,21 +65,4 @@ pub(crate) async fn time<T>(work: impl Future<Output = T>) -> (Duration, T) {
 /// The server that `scripts/postgres run` started, if it did.
 pub(crate) fn postgres() -> Option<String> {
     std::env::var("THROUGHLINE_POSTGRES").ok()
-}
-
-/// A new database on that server.
-pub(crate) async fn database(server: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("bench_{}_{number}", std::process::id());
-    let (client, connection) =
-        tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
-    let connection = tokio::spawn(connection);
-    client.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-    drop(client);
-    connection.await.unwrap().unwrap();
-    let (address, query) = server.split_once('?').unwrap_or((server, ""));
-    let address = address.rsplit_once('/').unwrap().0;
-    let mark = if query.is_empty() { "" } else { "?" };
-    format!("{address}/{name}{mark}{query}")
 }

@@ -1,0 +1,182 @@
+//! Workers that share runs by leases, while their processes are stopped for longer than a lease lasts and go on again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store, StoreError, Tenant};
+use throughline_store::{Journal, Page};
+use throughline_testkit::{Child, Dice, cases, figure};
+
+use crate::{opened, runtime};
+
+const PROCESSES: usize = 5;
+const STEPS: u64 = 40;
+/// What a step takes, so that stops fall between steps and into them.
+const WORK: Duration = Duration::from_millis(5);
+const LEASE: Duration = Duration::from_millis(150);
+const TENANT: &str = "crowd";
+
+/// Never two writers under one fence, and never an older fence after a newer one.
+pub(crate) fn hold(url: &str) {
+    // All of it at the full counts: 50 workers and 200 runs.
+    let whole = cases(500) >= 10_000;
+    let (workers, runs) = if whole { (50, 200) } else { (20, 40) };
+    let runtime = runtime();
+    runtime.block_on(async {
+        let journal = opened(url).await;
+        let thread = Append::to("thread").opening(LogOpening::thread());
+        journal.commit(Batch::of(TENANT).append(thread)).await.unwrap();
+        for run in 0..runs {
+            let run = Append::to(format!("run-{run}")).opening(LogOpening::run("thread"));
+            journal.commit(Batch::of(TENANT).append(run)).await.unwrap();
+        }
+        journal.close().await.unwrap();
+    });
+    let task = |process| format!("leases\t{url}\t{process}\t{}", workers / PROCESSES);
+    let mut children: Vec<Child> =
+        (0..PROCESSES).map(|process| Child::start("child", &task(process))).collect();
+    let stops = disturb(&mut children);
+    let mut fenced = 0;
+    for child in &mut children {
+        while let Some(line) = child.line() {
+            fenced += line.strip_prefix("fenced ").map_or(0, |count| count.parse::<u32>().unwrap());
+        }
+        assert!(child.ended(), "a worker failed");
+    }
+    let (records, fences) = runtime.block_on(inspect(url, runs));
+    assert_eq!(records, u64::try_from(runs).unwrap() * STEPS);
+    assert!(fenced > 0, "no owner was stopped for longer than its lease: the test shows nothing");
+    let kind = url.split(':').next().unwrap();
+    let said = format!(
+        "{workers} workers, {runs} runs, {records} records behind {fences} fences, {stops} stops, {fenced} late writes refused"
+    );
+    figure(&format!("leases, {kind}"), said);
+}
+
+/// Stops one process after another for longer than a lease lasts, until they have done their work.
+fn disturb(children: &mut [Child]) -> u32 {
+    let mut dice = Dice::new(11);
+    let mut stops = 0;
+    while children.iter_mut().any(Child::runs) {
+        let child = dice.below(children.len());
+        let child = &mut children[child];
+        if !child.runs() {
+            continue;
+        }
+        child.pause();
+        // The lease runs out while its owner stands still: this is the time that passes, and no condition.
+        std::thread::sleep(LEASE + Duration::from_millis(60));
+        child.resume();
+        stops += 1;
+    }
+    stops
+}
+
+/// What the runs hold in the end: how many records, behind how many fences.
+async fn inspect(url: &str, runs: usize) -> (u64, usize) {
+    let journal = opened(url).await;
+    let (mut count, mut fences) = (0, 0);
+    for run in 0..runs {
+        let log = LogId::from(format!("run-{run}"));
+        let records = journal.read(&Tenant::from(TENANT), &log, 0, 1000).await.unwrap();
+        let mut owners: BTreeMap<u64, String> = BTreeMap::new();
+        let mut newest = 0;
+        for (step, record) in (1..).zip(&records) {
+            let content = std::str::from_utf8(record.content.bytes().unwrap()).unwrap();
+            let mut words = content.split(' ');
+            let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+            let (said, fence) = (number(), number());
+            let owner = words.next().unwrap().to_owned();
+            assert_eq!(said, step, "{log}: each step once");
+            assert!(fence >= newest, "{log}: fence {fence} wrote after {newest}");
+            newest = fence;
+            let first = owners.entry(fence).or_insert_with(|| owner.clone());
+            assert_eq!(*first, owner, "{log}: two writers under fence {fence}");
+        }
+        count += u64::try_from(records.len()).unwrap();
+        fences += owners.len();
+    }
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+    (count, fences)
+}
+
+/// A process with its workers: each takes whatever run is not done and not held.
+pub(crate) fn work(task: &str) {
+    let mut words = task.split('\t');
+    let url = words.next().unwrap().to_owned();
+    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let (process, workers) = (number(), number());
+    runtime().block_on(async move {
+        let journal = opened(&url).await;
+        let fenced = Arc::new(AtomicU32::new(0));
+        let mut working = tokio::task::JoinSet::new();
+        for worker in 0..workers {
+            let owner = format!("worker-{process}-{worker}");
+            working.spawn(worker_loop(journal.clone(), owner, fenced.clone()));
+        }
+        while let Some(done) = working.join_next().await {
+            done.unwrap();
+        }
+        println!("fenced {}", fenced.load(Ordering::Relaxed));
+        journal.close().await.unwrap();
+    });
+}
+
+async fn worker_loop(journal: Journal, owner: String, fenced: Arc<AtomicU32>) {
+    let tenant = Tenant::from(TENANT);
+    loop {
+        let all = Page { limit: 1000, ..Page::default() };
+        let runs = journal.runs(&tenant, None, all).await.unwrap();
+        let open: Vec<LogId> =
+            runs.into_iter().filter(|run| run.last < STEPS).map(|run| run.log).collect();
+        if open.is_empty() {
+            return;
+        }
+        let mut took = false;
+        for run in open {
+            match journal.lease(&tenant, &run, &owner, LEASE).await {
+                Ok(lease) => {
+                    took = true;
+                    match steps(&journal, &tenant, &run, &owner, lease.fence).await {
+                        Ok(()) => journal.release(&tenant, &run, lease.fence).await.unwrap(),
+                        Err(StoreError::Fenced { .. }) => {
+                            fenced.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                Err(StoreError::Held { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if !took {
+            // Everything is held by others: somebody will write, or a lease will run out.
+            tokio::time::sleep(LEASE / 4).await;
+        }
+    }
+}
+
+async fn steps(
+    journal: &Journal,
+    tenant: &Tenant,
+    run: &LogId,
+    owner: &str,
+    fence: throughline_core::Fence,
+) -> Result<(), StoreError> {
+    loop {
+        let done = journal.log(tenant, run).await?.unwrap().last;
+        if done >= STEPS {
+            return Ok(());
+        }
+        tokio::time::sleep(WORK).await;
+        if done % 4 == 3 {
+            journal.renew(tenant, run, fence, LEASE).await?;
+        }
+        let step = NewRecord::new("step", format!("{} {} {owner}", done + 1, fence.0));
+        let append = Append::to(run.clone()).expecting(done).behind(fence).record(step);
+        journal.commit(Batch::of(tenant.clone()).append(append)).await?;
+    }
+}

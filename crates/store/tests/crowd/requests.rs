@@ -1,0 +1,158 @@
+//! Requests that are sent one to five times, at once and from four processes.
+
+use std::collections::BTreeMap;
+
+use throughline_core::{
+    Append, Batch, LogId, LogKind, LogOpening, Name, NewRecord, Receipt, Store, StoreError, Tenant,
+};
+use throughline_store::Journal;
+use throughline_testkit::{Child, Dice, cases, figure};
+
+use crate::{opened, runtime};
+
+const PROCESSES: usize = 4;
+const THREADS: usize = 20;
+const AT_ONCE: usize = 32;
+const TENANT: &str = "crowd";
+
+/// One effect each, and identical replies.
+pub(crate) fn happen_once(url: &str) {
+    let requests = usize::try_from(cases(400)).unwrap();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let journal = opened(url).await;
+        for thread in 0..THREADS {
+            let opening = Append::to(format!("thread-{thread}")).opening(LogOpening::thread());
+            journal.commit(Batch::of(TENANT).append(opening)).await.unwrap();
+        }
+        journal.close().await.unwrap();
+    });
+    let task = |process| format!("requests\t{url}\t{process}\t{requests}");
+    let mut children: Vec<Child> =
+        (0..PROCESSES).map(|process| Child::start("child", &task(process))).collect();
+    let mut replies: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for line in heard(&mut children) {
+        if let Some((request, reply)) =
+            line.strip_prefix("reply ").and_then(|line| line.split_once(' '))
+        {
+            replies.entry(request.parse().unwrap()).or_default().push(reply.to_owned());
+        }
+    }
+    let sent: usize = (0..requests).map(copies).sum();
+    assert_eq!(replies.len(), requests);
+    assert_eq!(replies.values().map(Vec::len).sum::<usize>(), sent);
+    for (request, replies) in &replies {
+        let first = replies.first().unwrap();
+        assert!(replies.iter().all(|reply| reply == first), "request {request}: {replies:?}");
+    }
+    let effects = runtime.block_on(effects(url));
+    assert_eq!(effects.len(), requests, "each request has an effect");
+    assert!(effects.values().all(|count| *count == 1), "{effects:?}");
+    let kind = url.split(':').next().unwrap();
+    figure(
+        &format!("requests once, {kind}"),
+        format!("{requests} requests, {sent} sendings, {PROCESSES} processes"),
+    );
+}
+
+/// What all of them say until they end. They are heard at once: none waits for another to be heard.
+fn heard(children: &mut [Child]) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let listen = |child: &mut Child| {
+            let lines: Vec<String> = std::iter::from_fn(|| child.line()).collect();
+            assert!(child.ended(), "a sender failed");
+            lines
+        };
+        let heard: Vec<_> =
+            children.iter_mut().map(|child| scope.spawn(move || listen(child))).collect();
+        heard.into_iter().flat_map(|heard| heard.join().unwrap()).collect()
+    })
+}
+
+/// How often a request is sent.
+fn copies(request: usize) -> usize {
+    1 + Dice::new(u64::try_from(request).unwrap()).below(5)
+}
+
+/// How often each request had an effect, on its thread and as a run.
+async fn effects(url: &str) -> BTreeMap<String, u32> {
+    let journal = opened(url).await;
+    let tenant = Tenant::from(TENANT);
+    let mut effects = BTreeMap::new();
+    let mut runs = 0;
+    for thread in 0..THREADS {
+        let thread = LogId::from(format!("thread-{thread}"));
+        let mut after = 0;
+        loop {
+            let records = journal.read(&tenant, &thread, after, 500).await.unwrap();
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            for record in records {
+                let content = record.content.bytes().unwrap();
+                let request = std::str::from_utf8(content).unwrap().split(' ').next().unwrap();
+                *effects.entry(request.to_owned()).or_default() += 1;
+            }
+        }
+        let all = throughline_store::Page { limit: 100_000, ..Default::default() };
+        let of_thread = journal.runs(&tenant, Some(&thread), all).await.unwrap();
+        assert!(of_thread.iter().all(|run| run.kind == LogKind::Run && run.last == 1));
+        runs += of_thread.len();
+    }
+    assert_eq!(runs, effects.len(), "each request made one run");
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, None);
+    journal.close().await.unwrap();
+    effects
+}
+
+/// A sender: its copies of the requests, many at once.
+pub(crate) fn send(task: &str) {
+    let mut words = task.split('\t');
+    let url = words.next().unwrap().to_owned();
+    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let (process, requests) = (number(), number());
+    runtime().block_on(async move {
+        let journal = opened(&url).await;
+        let mut sending = tokio::task::JoinSet::new();
+        for request in 0..requests {
+            for copy in (0..copies(request)).filter(|copy| (request + copy) % PROCESSES == process)
+            {
+                if sending.len() >= AT_ONCE {
+                    println!("{}", sending.join_next().await.unwrap().unwrap());
+                }
+                sending.spawn(reply(journal.clone(), request, format!("{process}.{copy}")));
+            }
+        }
+        while let Some(reply) = sending.join_next().await {
+            println!("{}", reply.unwrap());
+        }
+        journal.close().await.unwrap();
+    });
+}
+
+/// Sends one copy. The reply is what the run says that the first of them made.
+async fn reply(journal: Journal, request: usize, sender: String) -> String {
+    let thread = LogId::from(format!("thread-{}", request % THREADS));
+    let said = NewRecord::new("item", format!("{request} by {sender}"));
+    let answered = NewRecord::new("answer", format!("answer to {request} for {sender}"));
+    let run = Append::to(format!("run-{request}-{sender}"));
+    let mut batch = Batch::of(TENANT)
+        .append(Append::to(thread.clone()).record(said))
+        .append(run.opening(LogOpening::run(thread)).record(answered));
+    // As many messages as the request has, each with a name of its own.
+    batch.once =
+        (0..=request % 3).map(|message| Name::from(format!("otid-{request}-{message}"))).collect();
+    let Receipt { written, .. } = committed(&journal, batch).await;
+    let run = &written.get(1).unwrap().log;
+    let records = journal.read(&Tenant::from(TENANT), run, 0, 10).await.unwrap();
+    let content = records.first().unwrap().content.bytes().unwrap();
+    format!("reply {request} {run} {}", std::str::from_utf8(content).unwrap())
+}
+
+async fn committed(journal: &Journal, batch: Batch) -> Receipt {
+    match journal.commit(batch).await {
+        Ok(receipt) => receipt,
+        Err(error @ StoreError::Conflict { .. }) => panic!("nobody expects anything here: {error}"),
+        Err(error) => panic!("{error}"),
+    }
+}
