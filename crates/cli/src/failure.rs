@@ -18,6 +18,12 @@ pub(crate) enum Failure {
     /// The input is not what it should be.
     #[error("{0}")]
     BadData(String),
+    /// The store cannot be opened or reached.
+    #[error("{0}")]
+    NoStore(String),
+    /// Somebody asked it to stop, or did not want to go on.
+    #[error("{0}")]
+    Interrupted(String),
     /// Whoever read our output has gone.
     #[error("the reader went away")]
     ReaderGone,
@@ -28,7 +34,11 @@ impl Failure {
     pub(crate) fn into_usage(self) -> Self {
         match self {
             Failure::Outside(error) => Failure::Usage(format!("{error:#}")),
-            Failure::Usage(_) | Failure::BadData(_) | Failure::ReaderGone => self,
+            Failure::Usage(_)
+            | Failure::BadData(_)
+            | Failure::NoStore(_)
+            | Failure::Interrupted(_)
+            | Failure::ReaderGone => self,
         }
     }
 
@@ -36,17 +46,23 @@ impl Failure {
     pub(crate) fn unless_reader_gone(self) -> Result<(), Self> {
         match self {
             Failure::ReaderGone => Ok(()),
-            Failure::Outside(_) | Failure::Usage(_) | Failure::BadData(_) => Err(self),
+            Failure::Outside(_)
+            | Failure::Usage(_)
+            | Failure::BadData(_)
+            | Failure::NoStore(_)
+            | Failure::Interrupted(_) => Err(self),
         }
     }
 
-    /// Says what happened and answers the exit code: 1, 2 for usage, 65 for bad data.
+    /// Says what happened and answers the exit code: 1, 2 for usage, 65 for bad data, 69 for no store, 130 when interrupted.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
             Failure::ReaderGone => return ExitCode::SUCCESS,
             Failure::Outside(_) => 1,
             Failure::Usage(_) => 2,
             Failure::BadData(_) => 65,
+            Failure::NoStore(_) => 69,
+            Failure::Interrupted(_) => 130,
         };
         text::notice("error:", Style::new().red(), &self.to_string());
         ExitCode::from(code)

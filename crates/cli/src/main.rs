@@ -1,25 +1,41 @@
 //! The one binary `throughline`: the only reader of the environment, and the only printer.
 
 mod audit;
+mod backup;
 mod excerpt;
 mod explain;
+mod export;
 mod failure;
+mod forget;
+mod fork;
 mod headers;
+mod import;
 mod input;
+mod items;
+mod listing;
 mod mask;
 mod options;
 mod past;
+mod progress;
+mod prune;
+mod record;
 mod recording;
 mod repair;
 mod report;
+mod rotate;
 mod rows;
 mod rules;
+mod runs;
 mod session;
 mod show;
 mod sim;
+mod stats;
+mod store;
 mod subject;
 mod text;
+mod threads;
 mod translate;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -46,6 +62,18 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Rules(rules) => rules::run(rules).map(done),
         Command::Explain(explain) => explain::run(explain).map(done),
         Command::Sim(sim) => sim::run(sim).map(done),
+        Command::Threads(threads) => threads::run(threads).map(done),
+        Command::Runs(runs) => runs::run(runs).map(done),
+        Command::Items(items) => items::run(items).map(done),
+        Command::Export(export) => export::run(export).map(done),
+        Command::Import(import) => import::run(import).map(done),
+        Command::Fork(fork) => fork::run(fork).map(done),
+        Command::Verify(verify) => verify::run(verify).map_err(Failure::into_usage),
+        Command::Forget(forget) => forget::run(forget).map_err(Failure::into_usage),
+        Command::Prune(prune) => prune::run(prune).map_err(Failure::into_usage),
+        Command::Backup(backup) => backup::run(backup).map(done),
+        Command::Stats(stats) => stats::run(stats).map(done),
+        Command::Rotate(rotate) => rotate::run(rotate).map(done),
         Command::Completions { shell } => {
             let mut command = Options::command();
             let mut script = Vec::new();

@@ -20,6 +20,8 @@ pub(crate) struct Mask {
     pub(crate) place: Range<usize>,
     /// What is shown instead.
     pub(crate) shown: String,
+    /// How many bytes it has, if it is a seal.
+    pub(crate) sealed: Option<usize>,
 }
 
 /// The values of a document that may not be printed, in the order of the text.
@@ -82,7 +84,8 @@ pub(crate) fn without_long_words(text: &str) -> String {
 fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let text = value.text().filter(|text| !text.is_empty())?;
     let bytes = size(text.len());
-    let what = if is_sealed(name, kind) && !is_stand_in(&text) {
+    let sealed = (is_sealed(name, kind) && !is_stand_in(&text)).then_some(text.len());
+    let what = if sealed.is_some() {
         format!("seal {bytes}")
     } else if let Some((head, _)) = text.split_once(";base64,").filter(|_| text.len() > LONG) {
         format!("{} {bytes}", crate::text::plain(head))
@@ -91,7 +94,7 @@ fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     } else {
         return None;
     };
-    Some(Mask { place: value.range(), shown: format!("\"‹{what}›\"") })
+    Some(Mask { place: value.range(), shown: format!("\"‹{what}›\""), sealed })
 }
 
 fn is_sealed(name: &str, kind: Option<&str>) -> bool {

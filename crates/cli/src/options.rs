@@ -1,6 +1,7 @@
 //! What can be asked for on the command line.
 
 mod doctor;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,10 @@ use throughline_core::Wire;
 use throughline_sim::Fault;
 
 pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
+pub(crate) use crate::options::store::{
+    At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
+    Threads, Verify,
+};
 
 /// Keeps a model's train of thought unbroken.
 #[derive(Debug, Parser)]
@@ -22,9 +27,12 @@ pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
     arg_required_else_help = true,
     after_help = "Exit codes:\n  \
                   0   done\n  \
-                  1   something outside failed; audit, repair: the request would be refused\n  \
+                  1   something outside failed; audit, repair: the request would be refused;\n      \
+                      verify: broken; forget, prune: a backup could not be reached\n  \
                   2   wrong usage\n  \
-                  65  the input is not what it should be\n\n\
+                  65  the input is not what it should be\n  \
+                  69  the store cannot be opened or reached\n  \
+                  130 interrupted, or not confirmed\n\n\
                   Colours follow the terminal; NO_COLOR=1 switches them off."
 )]
 pub(crate) struct Options {
@@ -48,6 +56,30 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Stand in for the providers: think, sign, verify and refuse as they do, without keys or network
     Sim(Sim),
+    /// List the threads of a store, the one that was written to last first
+    Threads(Threads),
+    /// List the runs of a store, the one that was written to last first
+    Runs(Runs),
+    /// Show what a thread or a run holds, record by record
+    Items(Items),
+    /// Write threads as lines of JSON: exact, and still provable
+    Export(Export),
+    /// Bring exported threads into a store
+    Import(Import),
+    /// Begin a thread that shares another one's history
+    Fork(Fork),
+    /// Prove that a store, or an export, is as it was written
+    Verify(Verify),
+    /// Destroy the content of a thread, or of one item of it, for good
+    Forget(Forget),
+    /// Destroy the content of threads whose time is up
+    Prune(Prune),
+    /// Copy a store to a new file, while it is in use
+    Backup(Backup),
+    /// Say how much there is in a store
+    Stats(Stats),
+    /// Give a store a new master key, while it is in use
+    Rotate(Rotate),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"

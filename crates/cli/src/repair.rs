@@ -102,25 +102,21 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
     let made = text::count(changes.len(), "change");
     match (changes.len(), refused) {
         (0, 0) => {
-            anstream::eprintln!("{} as it is: no rule of {provider} objects", mark(true));
+            anstream::eprintln!("{} as it is: no rule of {provider} objects", text::mark(true));
         }
         (_, 0) => anstream::eprintln!(
             "{} {}: {made}, and no rule of {provider} objects any more",
-            mark(true),
+            text::mark(true),
             "mended".green().bold()
         ),
         (_, refused) => anstream::eprintln!(
             "{} {}: {made}, and {} that could not be mended",
-            mark(false),
+            text::mark(false),
             "not mended".red().bold(),
             text::count(refused, "refusal")
         ),
     }
     Ok(())
-}
-
-fn mark(is_good: bool) -> String {
-    if is_good { "✓".green().bold().to_string() } else { "✗".red().bold().to_string() }
 }
 
 fn json_of(mended: &[Mended]) -> Json {

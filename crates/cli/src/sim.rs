@@ -12,6 +12,7 @@ use throughline_sim::{Options, Script, Simulator, start};
 
 use crate::failure::Failure;
 use crate::options::Sim;
+use crate::store::Signals;
 use crate::text;
 
 pub(crate) fn run(sim: &Sim) -> Result<(), Failure> {
@@ -48,19 +49,9 @@ async fn serve(options: Options) -> Result<(), Failure> {
         _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
     })?;
     text::write_styled(&welcome(&simulator, seed))?;
-    asked_to_stop().await.context("signals cannot be waited for")?;
+    Signals::new().context("signals cannot be waited for")?.asked_to_stop().await;
     simulator.stop().await;
     Ok(())
-}
-
-/// Waits for Ctrl-C, or for whoever started it to end it.
-async fn asked_to_stop() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminated = signal(SignalKind::terminate())?;
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed,
-        _ = terminated.recv() => Ok(()),
-    }
 }
 
 /// Where it listens, a question for each wire, and how the official clients find it.

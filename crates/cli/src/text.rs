@@ -8,10 +8,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use owo_colors::{OwoColorize as _, Style};
+use throughline_core::Json;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::failure::Failure;
+use crate::options::{Format, Printing};
 
 #[cfg(test)]
 #[path = "text_tests.rs"]
@@ -27,6 +31,22 @@ pub(crate) fn write_out(bytes: &[u8]) -> Result<(), Failure> {
 pub(crate) fn write_styled(text: &str) -> Result<(), Failure> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Answers people with a text, or a program with JSON.
+pub(crate) fn answer(
+    printing: &Printing,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Json,
+) -> Result<(), Failure> {
+    match printing.format {
+        Format::Text => write_styled(&text()),
+        Format::Json => {
+            let mut out = json().as_str().to_owned();
+            out.push('\n');
+            write_out(out.as_bytes())
+        }
+    }
 }
 
 /// Writes a report to a file, never over one that was read.
@@ -187,6 +207,38 @@ pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         0..1000 => format!("{bytes} B"),
         1000..1_000_000 => format!("{:.1} KB", bytes_f / 1e3),
-        1_000_000.. => format!("{:.1} MB", bytes_f / 1e6),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes_f / 1e6),
+        1_000_000_000.. => format!("{:.1} GB", bytes_f / 1e9),
     }
+}
+
+/// The same for what a store counts.
+pub(crate) fn stored_size(bytes: u64) -> String {
+    size(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// A time for people, on their own clock: `2026-08-31 12:00`.
+pub(crate) fn minute(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// A day for people: `2026-08-31`.
+pub(crate) fn day(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d").to_string()
+}
+
+/// A mark before a sentence that says how something ended.
+pub(crate) fn mark(is_good: bool) -> String {
+    if is_good { "✓".green().bold().to_string() } else { "✗".red().bold().to_string() }
+}
+
+/// The beginning of a text, on one line of at most so many columns.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(end) = overflow(&line, width).and(overflow(&line, width.saturating_sub(1))) {
+        line.truncate(end);
+        line.truncate(line.trim_end().len());
+        line.push('…');
+    }
+    line
 }

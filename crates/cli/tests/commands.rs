@@ -290,7 +290,27 @@ fn what_a_provider_said_before_it_failed_is_shown_too() {
 
 #[test]
 fn help_has_examples_and_completions_are_printed() {
-    for command in ["show", "translate", "audit", "repair", "rules", "explain", "sim"] {
+    for command in [
+        "show",
+        "translate",
+        "audit",
+        "repair",
+        "rules",
+        "explain",
+        "sim",
+        "threads",
+        "runs",
+        "items",
+        "export",
+        "import",
+        "fork",
+        "verify",
+        "forget",
+        "prune",
+        "backup",
+        "stats",
+        "rotate",
+    ] {
         let ran = throughline(&[command, "--help"], b"");
         assert_eq!(ran.code, 0);
         assert!(ran.out.contains("Examples:"), "{}", ran.out);
@@ -298,6 +318,6 @@ fn help_has_examples_and_completions_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = throughline(&["completions", shell], b"");
         assert_eq!(ran.code, 0);
-        assert!(ran.out.contains("translate"), "{shell}");
+        assert!(ran.out.contains("translate") && ran.out.contains("prune"), "{shell}");
     }
 }

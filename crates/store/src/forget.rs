@@ -65,34 +65,47 @@ impl Journal {
         now: Timestamp,
         progress: Progress<'_>,
     ) -> Result<Destroyed, StoreError> {
-        let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
-        let mut threads = self.threads(tenant, everything).await?;
-        threads.retain(|thread| thread.gone.is_none());
-        let mut kept = 0_u64;
-        let mut sizes = Vec::with_capacity(threads.len());
-        for thread in &threads {
-            let runs = self.family_bytes(tenant, thread).await?;
-            kept += runs;
-            sizes.push(runs);
-        }
-        let oldest = retention.older_than.and_then(|age| {
-            let age = jiff::SignedDuration::try_from(age).ok()?;
-            now.checked_sub(age).ok()
-        });
+        let expiring = self.expiring(tenant, retention, now).await?;
         let mut destroyed = Destroyed::default();
-        let count = threads.len().max(1);
-        for (done, (thread, bytes)) in threads.iter().zip(sizes).enumerate() {
-            let old = oldest.is_some_and(|oldest| thread.updated < oldest);
-            let much = retention.at_most_bytes.is_some_and(|most| kept > most);
-            if old || much {
-                let erases = self.whole_thread(tenant, &thread.log, Erased::Expired).await?;
-                destroyed.add(self.destroy(tenant, erases, kind::EXPIRED).await?);
-                kept = kept.saturating_sub(bytes);
-            }
+        let count = expiring.len().max(1);
+        for (done, (thread, _)) in expiring.iter().enumerate() {
+            let erases = self.whole_thread(tenant, &thread.log, Erased::Expired).await?;
+            destroyed.add(self.destroy(tenant, erases, kind::EXPIRED).await?);
             #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
             progress((done + 1) as f64 / count as f64);
         }
         Ok(destroyed)
+    }
+
+    /// The threads whose time is up, each with the bytes that it and its runs have: what [`Journal::prune`] destroys.
+    pub async fn expiring(
+        &self,
+        tenant: &Tenant,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Vec<(LogHead, u64)>, StoreError> {
+        let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
+        let mut threads = Vec::new();
+        for thread in self.threads(tenant, everything).await? {
+            if thread.gone.is_none() {
+                let bytes = self.family_bytes(tenant, &thread).await?;
+                threads.push((thread, bytes));
+            }
+        }
+        let mut kept: u64 = threads.iter().map(|(_, bytes)| bytes).sum();
+        let oldest = retention.older_than.and_then(|age| {
+            let age = jiff::SignedDuration::try_from(age).ok()?;
+            now.checked_sub(age).ok()
+        });
+        threads.retain(|(thread, bytes)| {
+            let old = oldest.is_some_and(|oldest| thread.updated < oldest);
+            let much = retention.at_most_bytes.is_some_and(|most| kept > most);
+            if old || much {
+                kept = kept.saturating_sub(*bytes);
+            }
+            old || much
+        });
+        Ok(threads)
     }
 
     async fn family_bytes(&self, tenant: &Tenant, thread: &LogHead) -> Result<u64, StoreError> {

@@ -22,7 +22,21 @@ pub(crate) fn throughline(arguments: &[&str], input: &[u8]) -> Ran {
 
 /// Runs it in a folder.
 pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+    throughline_with(&[], folder, arguments, input)
+}
+
+/// Runs it in a folder, with variables of the environment, and without those of whoever runs the tests.
+pub(crate) fn throughline_with(
+    environment: &[(&str, &str)],
+    folder: &Path,
+    arguments: &[&str],
+    input: &[u8],
+) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .env_remove("THROUGHLINE_STORE")
+        .env_remove("THROUGHLINE_MASTER_KEY")
+        .env("TZ", "UTC")
+        .envs(environment.iter().copied())
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::piped())

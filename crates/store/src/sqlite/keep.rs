@@ -253,11 +253,9 @@ pub(super) async fn backup(
     let from = readers.path().to_owned();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let copying = tokio::task::spawn_blocking(move || {
-        let copied = copy(&from, &to, |share| {
-            tell.send(share).ok();
-        });
-        if copied.is_err() {
-            // Half a backup is worse than none.
+        let copied = copy(&from, &to, |share| tell.send(share).is_ok());
+        // Half a backup is worse than none, and so is one that nobody waits for: the store would not know of it.
+        if copied.is_err() || tell.is_closed() {
             drop(std::fs::remove_file(&to));
         }
         copied
@@ -268,7 +266,8 @@ pub(super) async fn backup(
     copying.await.map_err(|_| StoreError::Closed)?
 }
 
-fn copy(from: &Path, to: &Path, tell: impl Fn(f64)) -> Result<(), StoreError> {
+/// Copies for as long as somebody hears how much is done.
+fn copy(from: &Path, to: &Path, tell: impl Fn(f64) -> bool) -> Result<(), StoreError> {
     const PAGES: i32 = 1024;
     let reading = |error| failure(error, from);
     let writing = |error| failure(error, to);
@@ -280,8 +279,9 @@ fn copy(from: &Path, to: &Path, tell: impl Fn(f64)) -> Result<(), StoreError> {
     loop {
         let step = backup.step(PAGES).map_err(writing)?;
         let done = backup.progress();
-        if done.pagecount > 0 {
-            tell(1.0 - f64::from(done.remaining) / f64::from(done.pagecount));
+        let share = 1.0 - f64::from(done.remaining) / f64::from(done.pagecount.max(1));
+        if !tell(share) {
+            return Err(StoreError::Closed);
         }
         match step {
             StepResult::Done => break,

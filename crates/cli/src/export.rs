@@ -1,0 +1,176 @@
+//! `throughline export`: threads as lines of JSON, exact and provable.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+use tempfile::NamedTempFile;
+use throughline_core::{Json, LogId, RedactionPolicy, json};
+use throughline_store::Exported;
+
+use crate::failure::Failure;
+use crate::options::{Export, Format};
+use crate::progress::Progress;
+use crate::record;
+use crate::store::{self, Missing, Opened, Signals};
+use crate::text::{self, count, plain};
+
+pub(crate) fn run(options: &Export) -> Result<(), Failure> {
+    let policy = match &options.redaction {
+        Some(file) => Some(record::policy(file)?),
+        None => options.redact.then(RedactionPolicy::default),
+    };
+    let is_stdout = options.output.as_os_str() == "-";
+    if !is_stdout {
+        refuse_store(options)?;
+    }
+    store::with(&options.at, Missing::Fails, |opened| {
+        for thread in &options.thread {
+            opened.thread(&LogId::from(thread.as_str()))?;
+        }
+        if is_stdout {
+            let mut out = Sink::new(io::BufWriter::new(io::stdout()));
+            let done = written(opened, options, policy.as_ref(), &mut out, None)?;
+            tell_beside(options, &done);
+            return Ok(());
+        }
+        let (file, folder) = (&options.output, folder_of(&options.output));
+        let name = file.display();
+        let beside = || format!("{name} cannot be written");
+        let signals = opened.signals()?;
+        // Under another name until it is whole: whoever reads the file finds all of it, or the one before.
+        let part = NamedTempFile::new_in(folder).with_context(beside)?;
+        let mut out = Sink::new(io::BufWriter::new(part));
+        let done = written(opened, options, policy.as_ref(), &mut out, Some(signals))?;
+        let part = out.to.into_inner().map_err(io::IntoInnerError::into_error);
+        let part = part.with_context(beside)?;
+        part.as_file().sync_all().with_context(beside)?;
+        part.persist(file).map_err(|error| error.error).with_context(beside)?;
+        text::answer(
+            &options.printing,
+            || format!("{} {}\n", text::mark(true), sentence(&done, &options.output)),
+            || json_of(&done, &options.output),
+        )
+    })
+}
+
+/// The folder that a file lies in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn refuse_store(options: &Export) -> Result<(), Failure> {
+    let name = options.output.display();
+    if options.output.is_dir() {
+        return Err(Failure::Usage(format!("--output {name} is a directory; name a file in it")));
+    }
+    let store = store::file_of(&options.at).and_then(|file| file.canonicalize().ok());
+    if store.is_some() && options.output.canonicalize().ok() == store {
+        return Err(Failure::Usage(format!("--output {name} would overwrite the store")));
+    }
+    Ok(())
+}
+
+fn written<W: Write + Send>(
+    opened: &Opened,
+    options: &Export,
+    policy: Option<&RedactionPolicy>,
+    out: &mut Sink<W>,
+    signals: Option<Signals>,
+) -> Result<Exported, Failure> {
+    let threads: Vec<LogId> =
+        options.thread.iter().map(|thread| LogId::from(thread.as_str())).collect();
+    let progress = Progress::of("exporting", &options.printing);
+    let share = |done| progress.share(done);
+    let export = opened.journal.export(&opened.tenant, &threads, policy, out, &share);
+    let done = match signals {
+        Some(signals) => signals.run_until_stopped(opened, &progress, export)?,
+        // Whoever reads a pipe may take long: who does not want to wait ends the program, and nothing is left behind.
+        None => opened.wait_for(export),
+    };
+    drop(progress);
+    match (done, out.failed.take()) {
+        (Ok(done), _) => Ok(done),
+        (Err(_), Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(Failure::ReaderGone)
+        }
+        (Err(_), Some(error)) => {
+            let name = options.output.display();
+            let what = if options.output.as_os_str() == "-" {
+                "standard output cannot be written".to_owned()
+            } else {
+                format!("{name} cannot be written")
+            };
+            Err(anyhow::Error::new(error).context(what).into())
+        }
+        (Err(error), None) => Err(opened.failed(error)),
+    }
+}
+
+/// Where an export goes. It remembers why nothing more could be written.
+struct Sink<W> {
+    to: W,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Sink<W> {
+    fn new(to: W) -> Self {
+        Self { to, failed: None }
+    }
+
+    fn noted<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = error.kind();
+            self.failed = Some(error);
+            io::Error::from(kind)
+        })
+    }
+}
+
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.to.write(bytes);
+        self.noted(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.to.flush();
+        self.noted(result)
+    }
+}
+
+/// Says what was written where standard output holds the export itself.
+fn tell_beside(options: &Export, done: &Exported) {
+    match options.printing.format {
+        Format::Text => text::note(&sentence(done, &options.output)),
+        Format::Json => anstream::eprintln!("{}", json_of(done, &options.output).as_str()),
+    }
+}
+
+fn sentence(done: &Exported, output: &Path) -> String {
+    let number =
+        |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
+    let redacted = match done.redacted {
+        0 => String::new(),
+        some => format!(", {some} of them redacted"),
+    };
+    let to = if output.as_os_str() == "-" {
+        String::new()
+    } else {
+        format!(" to {}", plain(&output.display().to_string()))
+    };
+    format!(
+        "exported{to}: {}, {}, {}{redacted}",
+        number(done.threads, "thread"),
+        number(done.runs, "run"),
+        number(done.records, "record")
+    )
+}
+
+fn json_of(done: &Exported, output: &Path) -> Json {
+    json::object(|o| {
+        o.string("output", &output.display().to_string());
+        o.number("threads", done.threads).number("runs", done.runs);
+        o.number("records", done.records).number("redacted", done.redacted);
+    })
+}

@@ -1,0 +1,102 @@
+//! `throughline forget`: content that is destroyed for good, on request.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use owo_colors::{OwoColorize as _, Style};
+use throughline_core::{LogHead, LogId, Name, json};
+use throughline_store::{Destroyed, Page};
+
+use crate::failure::Failure;
+use crate::options::Forget;
+use crate::store::{self, Missing, Opened};
+use crate::text::{self, count, plain, stored_size};
+
+pub(crate) fn run(options: &Forget) -> Result<ExitCode, Failure> {
+    if !options.yes && !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage(
+            "what is forgotten cannot be had back, and there is nobody here to ask: add --yes if \
+             it is meant"
+                .to_owned(),
+        ));
+    }
+    store::with(&options.at, Missing::Fails, |opened| {
+        let thread = LogId::from(options.thread.as_str());
+        let head = opened.thread(&thread)?;
+        if !options.yes && !is_meant(opened, options, &head)? {
+            return Err(Failure::Interrupted("nothing was forgotten".to_owned()));
+        }
+        let item = options.item.as_deref();
+        let work = opened.journal.forget(&opened.tenant, &thread, item);
+        let destroyed = opened.run_to_the_end("forgetting", work)?;
+        let destroyed = destroyed.map_err(|error| opened.failed(error))?;
+        text::answer(
+            &options.printing,
+            || format!("{} forgotten: {}\n", text::mark(true), sentence(&destroyed)),
+            || {
+                json::object(|o| {
+                    o.array("logs", |list| {
+                        for log in &destroyed.logs {
+                            list.string(&log.0);
+                        }
+                    });
+                    o.number("records", destroyed.records).number("bytes", destroyed.bytes);
+                    put_unreached(o, &destroyed.unreached);
+                })
+            },
+        )
+        .or_else(Failure::unless_reader_gone)?;
+        Ok(unreached(&destroyed))
+    })
+}
+
+/// Asks whoever sits there.
+fn is_meant(opened: &Opened, options: &Forget, head: &LogHead) -> Result<bool, Failure> {
+    let thread = plain(&options.thread);
+    let what = match &options.item {
+        Some(item) => format!("the item {} of {thread}", plain(item)),
+        None => {
+            let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
+            let runs = opened.journal.runs(&opened.tenant, Some(&head.log), everything);
+            let runs = count(opened.run(runs)?.len(), "run");
+            let (records, bytes) = (head.last, stored_size(head.bytes));
+            format!("{thread}, with all its {records} records ({bytes}) and {runs}")
+        }
+    };
+    let question = format!("Destroy the content of {what}, for good?");
+    let mut out = anstream::stderr();
+    let asked = write!(out, "{} Type {} to go on: ", question.bold(), "yes".bold());
+    asked.and_then(|()| out.flush()).context("the question cannot be asked")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).context("the answer cannot be read")?;
+    Ok(answer.trim().eq_ignore_ascii_case("yes"))
+}
+
+/// What was destroyed.
+pub(crate) fn sentence(destroyed: &Destroyed) -> String {
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (records, bytes) = (number(destroyed.records), stored_size(destroyed.bytes));
+    let logs = count(destroyed.logs.len(), "log");
+    format!("{} in {logs}, {bytes}", count(records, "record"))
+}
+
+/// Names the backups that may still hold it: then that is the exit code.
+pub(crate) fn unreached(destroyed: &Destroyed) -> ExitCode {
+    for backup in &destroyed.unreached {
+        let message = format!(
+            "the backup {backup} could not be reached and may still hold it: delete it, or bring it \
+             back to its place and forget again"
+        );
+        text::notice("not reached:", Style::new().red(), &message);
+    }
+    if destroyed.unreached.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+pub(crate) fn put_unreached(o: &mut json::Object<'_>, unreached: &[Name]) {
+    o.array("unreached", |list| {
+        for backup in unreached {
+            list.string(backup);
+        }
+    });
+}

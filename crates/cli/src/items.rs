@@ -1,0 +1,152 @@
+//! `throughline items`: what a thread or a run holds, record by record.
+
+use std::ops::RangeInclusive;
+
+use owo_colors::OwoColorize as _;
+use throughline_core::{Content, Json, LogId, Record, RedactionPolicy, Store as _, json, kind};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::failure::Failure;
+use crate::listing;
+use crate::options::Items;
+use crate::record::{self, describe};
+use crate::store::{self, Missing};
+use crate::text::{self, one_line, plain, push_line, size};
+
+pub(crate) fn run(options: &Items) -> Result<(), Failure> {
+    let policy = match &options.redaction {
+        Some(file) => record::policy(file)?,
+        None if options.no_redaction => RedactionPolicy::nothing(),
+        None => RedactionPolicy::default(),
+    };
+    store::with(&options.at, Missing::Fails, |opened| {
+        let log = LogId::from(options.thread.as_str());
+        let head = opened.log(&log)?;
+        let limit = options.limit.saturating_add(1);
+        let read = opened.journal.read(&opened.tenant, &log, options.after, limit);
+        let mut records = opened.run(read)?;
+        let next = listing::cut(&mut records, options.limit).map(|record| record.seq);
+        let rewound = Rewound(head.spans(head.last));
+        text::answer(
+            &options.printing,
+            || match (records.is_empty(), options.after) {
+                (true, 0) => format!("{} is empty\n", plain(&log.0)),
+                (true, _) => format!("{} ends at {}\n", plain(&log.0), head.last),
+                (false, _) => page_of(&records, next, &rewound, &policy),
+            },
+            || json_of(&log, &records, next, &rewound, &policy),
+        )
+    })
+}
+
+/// The spans of a log that hold. History went on from an earlier place behind all others.
+struct Rewound(Vec<RangeInclusive<u64>>);
+
+impl Rewound {
+    fn has(&self, record: &Record) -> bool {
+        !self.0.iter().any(|span| span.contains(&record.seq))
+    }
+}
+
+fn page_of(
+    records: &[Record],
+    next: Option<u64>,
+    rewound: &Rewound,
+    policy: &RedactionPolicy,
+) -> String {
+    let width = text::width(std::io::stdout());
+    let last = records.last().map_or(0, |record| record.seq);
+    let digits = last.to_string().len().max(3);
+    let kinds = records.iter().map(|record| plain(&record.kind).width()).max().unwrap_or(0);
+    let mut out = String::new();
+    for record in records {
+        let room = width.saturating_sub(digits + kinds + 4);
+        let kind = format!("{:kinds$}", plain(&record.kind));
+        let kind = if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() };
+        let number = format!("{:digits$}", record.seq);
+        let told = if rewound.has(record) {
+            format!("{}  {}", "rewound".yellow(), told(record, room.saturating_sub(9), policy))
+        } else {
+            told(record, room, policy)
+        };
+        push_line(&mut out, format!("{}  {kind}  {told}", number.dimmed()).trim_end());
+    }
+    if let Some(next) = next {
+        out.push_str(&listing::more(&next.to_string()));
+    }
+    out
+}
+
+/// What a record says, in one line of at most `room` columns.
+fn told(record: &Record, room: usize, policy: &RedactionPolicy) -> String {
+    let content = match &record.content {
+        Content::Gone(why) => return format!("{}", why.red()),
+        Content::Here(content) => content,
+    };
+    let described = describe(record, policy);
+    let sealed = (!described.seals.is_empty())
+        .then(|| format!("sealed: {}", size(described.seals.iter().sum())));
+    let what = one_line(&plain(&described.what), room / 2);
+    let is_plain = described.text.is_empty() && sealed.is_none();
+    let measured = is_plain.then(|| size(content.len()));
+    // What is said takes the room that the other words leave it.
+    let others = [Some(&what), sealed.as_ref(), measured.as_ref()].into_iter().flatten();
+    let taken: usize = others.filter(|word| !word.is_empty()).map(|word| word.width() + 2).sum();
+    let text = one_line(&plain(&described.text), room.saturating_sub(taken).max(12));
+    let mut words: Vec<String> = Vec::new();
+    if !what.is_empty() {
+        let is_models = what.starts_with("assistant") || what.starts_with("model");
+        let is_tools = what.starts_with("tool");
+        words.push(match (is_models, is_tools) {
+            (true, _) => what.cyan().to_string(),
+            (false, true) => what.magenta().to_string(),
+            (false, false) => what.bold().to_string(),
+        });
+    }
+    words.extend((!text.is_empty()).then_some(text));
+    words.extend(sealed.map(|sealed| sealed.green().to_string()));
+    words.extend(measured.map(|measured| measured.dimmed().to_string()));
+    words.join("  ")
+}
+
+fn json_of(
+    log: &LogId,
+    records: &[Record],
+    next: Option<u64>,
+    rewound: &Rewound,
+    policy: &RedactionPolicy,
+) -> Json {
+    json::object(|o| {
+        o.string("thread", &log.0);
+        o.array("records", |list| {
+            for record in records {
+                list.object(|o| put_record(o, record, rewound, policy));
+            }
+        });
+        match next {
+            Some(next) => o.number("next", next),
+            None => o.null("next"),
+        };
+    })
+}
+
+fn put_record(
+    o: &mut json::Object<'_>,
+    record: &Record,
+    rewound: &Rewound,
+    policy: &RedactionPolicy,
+) {
+    o.number("seq", record.seq).string("kind", &record.kind).string("at", &record.at.to_string());
+    match &record.content {
+        Content::Here(content) => {
+            o.number("size", u64::try_from(content.len()).unwrap_or(u64::MAX));
+            o.bool("rewound", rewound.has(record));
+            record::put_content(o, record, policy);
+        }
+        Content::Gone(why) => {
+            // How long it was is not told with it any more.
+            o.null("size").bool("rewound", rewound.has(record));
+            o.string("gone", &why.to_string());
+        }
+    }
+}

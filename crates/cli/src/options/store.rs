@@ -1,0 +1,360 @@
+//! What can be asked of a store: `threads`, `runs`, `items`, `export`, `import`, `fork`, `verify`, `forget`, `prune`,
+//! `backup`, `stats` and `rotate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::Format;
+
+/// How many rows are shown at once, unless another number is asked for.
+const PAGE: u32 = 50;
+
+/// Which store, whose part of it, and how it is opened.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The store")]
+pub(crate) struct At {
+    // Neither this nor the keys are clap's to read from the environment: its help would print them.
+    /// Where the store is: `sqlite://FILE` or `postgres://USER@HOST/DATABASE`; `THROUGHLINE_STORE`
+    /// when not given, else throughline/throughline.db in your data directory
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) store: Option<String>,
+    /// Whose threads: nothing of one tenant is visible to another
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) tenant: String,
+    /// A file with the master key, as 64 hexadecimal digits; `THROUGHLINE_MASTER_KEY` when not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// A file with an earlier master key; repeat it for more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) retired_key_file: Vec<PathBuf>,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Args)]
+pub(crate) struct Printing {
+    /// How to print it: as text for people, or as json for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
+}
+
+/// Which part of a long list.
+#[derive(Debug, Args)]
+pub(crate) struct Paging {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+    /// Go on after this one: the last of the page before
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline threads\n  \
+    throughline threads --limit 10 --after thread_42\n  \
+    throughline threads --store sqlite:///srv/agents.db --tenant acme --format json\n\n\
+    JSON: `threads`, a list of `id`, `records`, `runs`, `bytes`, `status`, `forked_from`\n\
+    (`thread`, `at`), `gone`, `created` and `updated`; and `next`, which --after takes, or null.")]
+pub(crate) struct Threads {
+    #[command(flatten)]
+    pub(crate) paging: Paging,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline runs\n  \
+    throughline runs --thread thread_42 --limit 10\n\n\
+    JSON: `runs`, a list of `id`, `thread`, `records`, `events`, `bytes`, `status`, `gone`,\n\
+    `created` and `updated`; and `next`, which --after takes, or null.")]
+pub(crate) struct Runs {
+    /// Only the runs of this thread
+    #[arg(long, value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) paging: Paging,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline items thread_42\n  \
+    throughline items thread_42 --after 50 --limit 20\n  \
+    throughline items run_7 --format json --redaction policy.json\n\n\
+    What is sealed is shown by its size, never by its bytes; the usual secrets are left out.\n\
+    `throughline export` writes all of it, exactly.\n\n\
+    JSON: `thread`; `records`, a list of `seq`, `kind`, `at`, `size` and `rewound`, with `content`,\n\
+    or with `gone` where it was forgotten or has expired; and `next`, which --after takes, or null.\n\
+    `content` is null where it is not text.")]
+pub(crate) struct Items {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+    /// Go on after the record of this number
+    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
+    pub(crate) after: u64,
+    // What `export` must be told is the rule here.
+    #[arg(long, hide = true, conflicts_with = "no_redaction")]
+    pub(crate) redact: bool,
+    /// Leave out what this policy says, as JSON: `keys`, `patterns`, `secretPatterns`, …
+    #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
+    pub(crate) redaction: Option<PathBuf>,
+    /// Leave out nothing but what is sealed
+    #[arg(long)]
+    pub(crate) no_redaction: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The thread, or a run
+    #[arg(value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) thread: String,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline export > everything.jsonl\n  \
+    throughline export --thread thread_42 --thread thread_43 --output two.jsonl\n  \
+    throughline export --redact --output to-show.jsonl\n\n\
+    A thread comes with its runs. What is written is exact, seals included, and can be proven\n\
+    with `throughline verify FILE`, also where contents were redacted. A file is written whole\n\
+    or not at all.\n\n\
+    JSON: `output`, `threads`, `runs`, `records` and `redacted`; it goes to standard error where\n\
+    the export goes to standard output.")]
+pub(crate) struct Export {
+    /// Only this thread; repeat it for more
+    #[arg(long, value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) thread: Vec<String>,
+    /// Where to write it; `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "-", hide_default_value = true)]
+    pub(crate) output: PathBuf,
+    /// Leave out the usual secrets: keys, tokens, credentials
+    #[arg(long)]
+    pub(crate) redact: bool,
+    /// Leave out what this policy says, as JSON: `keys`, `patterns`, `secretPatterns`, …
+    #[arg(long, value_name = "FILE")]
+    pub(crate) redaction: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline import everything.jsonl\n  \
+    throughline export --store sqlite://old.db | throughline import --store sqlite://new.db -\n  \
+    throughline import --tenant acme - < threads.jsonl\n\n\
+    The whole of it is proven before anything is written, and nothing that exists is changed.\n\
+    A store that is not there yet is made.\n\n\
+    JSON: `threads`, a list of ids; `runs`, `records`, `without_content`, `from_store` and\n\
+    `from_tenant`.")]
+pub(crate) struct Import {
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The export, or `-` for standard input
+    #[arg(value_name = "FILE.jsonl")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline fork thread_42\n  \
+    throughline fork thread_42 --at 7 --as another-way\n\n\
+    The history is shared and not copied, so a fork costs nothing, and what is forgotten is\n\
+    forgotten in both.\n\n\
+    JSON: `id`, `forked_from` (`thread`, `at`) and `records`.")]
+pub(crate) struct Fork {
+    /// The number of the last record that is shared; the thread's last when not given
+    #[arg(long = "at", value_name = "SEQ")]
+    pub(crate) up_to: Option<u64>,
+    /// What the new thread is called; made from the old name when not given
+    #[arg(long = "as", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The thread
+    #[arg(value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) thread: String,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline verify\n  \
+    throughline verify --write-manifest today.json\n  \
+    throughline verify --manifest yesterday.json\n  \
+    throughline verify everything.jsonl\n\n\
+    Every link, content and signature of the store is proven, for all tenants. A manifest that\n\
+    was kept elsewhere proves that nothing was cut off since; an export ends in one, and serves\n\
+    as well. Of a file, everything is proven that is in it, without any store.\n\n\
+    JSON: `verdict` (intact or broken), `broken` (`place`, `problem`) or null, `store` (the key\n\
+    that signs), `records`, `without_content`; of a store also `segments` and `manifests`.\n\n\
+    Exit codes:\n  \
+    0   intact\n  \
+    1   broken: the first thing that is wrong is named\n  \
+    2   wrong usage, or a file that cannot be read or written\n  \
+    65  the file is no export, or the store no store\n  \
+    69  the store cannot be opened")]
+pub(crate) struct Verify {
+    /// A manifest that was kept elsewhere, or an export
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub(crate) manifest: Option<PathBuf>,
+    /// Write a signed manifest of the tenant's chains to this file, if the store is intact
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub(crate) write_manifest: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// An export to prove instead of the store, or `-` for standard input
+    #[arg(value_name = "FILE.jsonl")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline forget --thread thread_42\n  \
+    throughline forget --thread thread_42 --item msg_7 --yes\n\n\
+    What is forgotten cannot be had back. It is destroyed in the store, in every fork that shares\n\
+    it, and in the backups that the store knows of and can reach. That there was something stays\n\
+    known, so that the rest can still be proven.\n\n\
+    JSON: `logs`, a list of ids; `records`, `bytes` and `unreached`, a list of backups.\n\n\
+    Exit codes:\n  \
+    0   destroyed, everywhere\n  \
+    1   destroyed, but a backup could not be reached: it may still hold it\n  \
+    2   wrong usage, or there is no such thread or item\n  \
+    69  the store cannot be opened")]
+pub(crate) struct Forget {
+    /// The thread, with its runs
+    #[arg(long, value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) thread: String,
+    /// Only this item of it
+    #[arg(long, value_name = "ITEM", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) item: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  \
+    throughline prune --days 90 --dry-run\n  \
+    throughline prune --days 90\n  \
+    throughline prune --bytes 2GB\n\n\
+    Threads that nobody has written to for so many days expire with their runs, and the oldest\n\
+    ones until the rest is small enough. Their content is destroyed as `forget` destroys it.\n\n\
+    JSON: `dry_run`, `threads` (a list of `id`, `bytes` and `updated`), `records`, `bytes` and\n\
+    `unreached`; with --dry-run `records` is null.\n\n\
+    Exit codes: as of `throughline forget`",
+    group = clap::ArgGroup::new("retention").args(["days", "bytes"]).required(true).multiple(true)
+)]
+pub(crate) struct Prune {
+    /// Threads expire after so many days without a write
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) days: Option<u32>,
+    /// The oldest threads expire until the others have at most so many bytes: 800KB, 2GB
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) bytes: Option<u64>,
+    /// Say what would expire, and destroy nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline backup /srv/backups/monday.db\n  \
+    throughline threads --store sqlite:///srv/backups/monday.db\n\n\
+    Others may read and write meanwhile. The copy is a store of its own, under the same master\n\
+    key; the first one remembers where it lies, so that what is forgotten is forgotten there too.\n\n\
+    JSON: `backup` and `bytes`.")]
+pub(crate) struct Backup {
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The new file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline stats\n  \
+    throughline stats --format json\n\n\
+    The numbers are of all tenants.\n\n\
+    JSON: `store`, `public_key`, `tenants`, `threads`, `runs`, `records`, `content_bytes`, `blobs`,\n\
+    `blob_bytes`, `turns`, `pending`, `segments`, `manifests` and `disk_bytes`.")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    openssl rand -hex 32 > new.key\n  \
+    throughline rotate --master-key-file old.key --new-key-file new.key\n\n\
+    Others may read and write meanwhile, if they were given the new key, and the old one as\n\
+    retired. It can be interrupted, and asked for again. A store that has no master key gets one.\n\n\
+    JSON: `rotated`, the number of contents whose key was wrapped anew.")]
+pub(crate) struct Rotate {
+    /// A file with the new master key, as 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    pub(crate) new_key_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+/// A number of bytes as people write it: `800`, `800KB`, `1.5 GiB`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "write a number of bytes as 5000000, 800KB or 2GB".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it has no sign, and who writes a fraction does not count single bytes"
+    )]
+    Ok((number * factor as f64) as u64)
+}

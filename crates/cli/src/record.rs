@@ -1,0 +1,215 @@
+//! A record of a log as it may be shown: what is sealed by its size, what is secret not at all.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use throughline_core::{Json, Node, Record, RedactionPolicy, Thoughts, Tree, json, kind};
+use throughline_store::unpack;
+
+use crate::failure::Failure;
+use crate::mask::{masks, without_long_words};
+use crate::text::{compact, size};
+
+/// Members whose text people read.
+const READABLE: [&str; 8] =
+    ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
+
+/// How many documents may lie within each other as texts before one is shown by its size.
+const DEEPEST: usize = 4;
+
+/// How much of a text is gathered for an excerpt.
+const ENOUGH: usize = 1000;
+
+/// What people are told of a record.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Described {
+    /// Who speaks, and what it is: `assistant thought`. Empty where nothing says so.
+    pub(crate) what: String,
+    /// What can be read in it.
+    pub(crate) text: String,
+    /// How many bytes each of its seals has.
+    pub(crate) seals: Vec<usize>,
+}
+
+/// A content as it may be shown.
+pub(crate) enum Shown {
+    /// A document.
+    Json(Json),
+    /// Any other text.
+    Text(String),
+    /// Nothing that can be read.
+    Binary,
+}
+
+/// What people are told of a record whose content is there. Whatever is stored as JSON is told by the members that are
+/// usual in it.
+pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> Described {
+    if *record.kind == *kind::EVENTS {
+        let what = record.events.map(|(first, last)| match last - first {
+            0 => format!("event {first}"),
+            _ => format!("events {first} to {last}"),
+        });
+        return Described { what: what.unwrap_or_default(), ..Described::default() };
+    }
+    let Some(content) = record.content.bytes() else { return Described::default() };
+    match shown(content, policy) {
+        (Shown::Json(document), seals) => {
+            let tree = document.tree();
+            let root = tree.root();
+            let words =
+                [root.text_of("role"), root.text_of("kind").or_else(|| root.text_of("type"))];
+            let words: Vec<Cow<'_, str>> = words.into_iter().flatten().collect();
+            let text = readable(root);
+            let text = match (text.is_empty(), root.get("role")) {
+                (false, _) => text,
+                (true, Some(_)) => others(root),
+                (true, None) => compact(document.as_str()),
+            };
+            Described { what: words.join(" "), text, seals }
+        }
+        (Shown::Text(text), seals) => Described { what: String::new(), text, seals },
+        (Shown::Binary, seals) => Described { seals, ..Described::default() },
+    }
+}
+
+/// The content as it may be shown, and the sizes of the seals in it. Redaction sees what is there; seals go last.
+pub(crate) fn shown(content: &Bytes, policy: &RedactionPolicy) -> (Shown, Vec<usize>) {
+    let mut seals = Vec::new();
+    if let Ok(document) = Json::parse(content.clone()) {
+        let redacted = policy.redact_json(&document, Thoughts::Redact);
+        let veiled = veiled(&redacted, DEEPEST, &mut seals);
+        return (Shown::Json(veiled), seals);
+    }
+    match std::str::from_utf8(content) {
+        Ok(text) => (Shown::Text(without_long_words(&policy.redact_thought(text))), seals),
+        Err(_) => (Shown::Binary, seals),
+    }
+}
+
+/// The content of a record as a member of an answer to a program.
+pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &RedactionPolicy) {
+    let Some(content) = record.content.bytes() else { return };
+    if *record.kind == *kind::EVENTS {
+        o.array("content", |list| {
+            for (_, event) in unpack(record).unwrap_or_default() {
+                match shown(&event, policy).0 {
+                    Shown::Json(document) => list.raw(&document),
+                    Shown::Text(text) => list.string(&text),
+                    Shown::Binary => list.raw(&Json::null()),
+                };
+            }
+        });
+        return;
+    }
+    match shown(content, policy).0 {
+        Shown::Json(document) => o.raw("content", &document),
+        Shown::Text(text) => o.string("content", &text),
+        Shown::Binary => o.null("content"),
+    };
+}
+
+/// A document in which nothing sealed or unreadable is left, also where a text in it is a document again.
+fn veiled(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Json {
+    let tree = document.tree();
+    let masks = masks(&tree);
+    seals.extend(masks.iter().filter_map(|mask| mask.sealed));
+    let mut edits: Vec<(usize, usize, String)> =
+        masks.iter().map(|mask| (mask.place.start, mask.place.end, mask.shown.clone())).collect();
+    let mut waiting = vec![tree.root()];
+    while let Some(node) = waiting.pop() {
+        waiting.extend(node.elements());
+        waiting.extend(node.members().map(|(_, value)| value));
+        let place = node.range();
+        let is_masked =
+            || masks.binary_search_by_key(&place.start, |mask| mask.place.start).is_ok();
+        if let Some(text) = node.text().filter(|_| !is_masked())
+            && let Some(shown) = veiled_text(&text, deepest, seals)
+        {
+            edits.push((place.start, place.end, json::string(&shown).as_str().to_owned()));
+        }
+    }
+    if edits.is_empty() {
+        return document.clone();
+    }
+    edits.sort_by_key(|(start, _, _)| *start);
+    let (whole, mut out, mut copied) = (document.as_str(), String::new(), 0);
+    for (start, end, shown) in edits {
+        out.push_str(whole.get(copied..start).unwrap_or_default());
+        out.push_str(&shown);
+        copied = end;
+    }
+    out.push_str(whole.get(copied..).unwrap_or_default());
+    // Each edit puts a string in the place of a string, so it is JSON still.
+    Json::parse(out).unwrap_or_else(|_| Json::null())
+}
+
+/// A text that is a value of a document, where it is not to be shown as it is.
+fn veiled_text(text: &str, deepest: usize, seals: &mut Vec<usize>) -> Option<String> {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(inner) = Json::parse(text.to_owned())
+    {
+        if deepest == 0 {
+            return Some(format!("‹{}›", size(text.len())));
+        }
+        let shown = veiled(&inner, deepest - 1, seals);
+        return (shown.as_str() != inner.as_str()).then(|| shown.as_str().to_owned());
+    }
+    let shown = without_long_words(text);
+    (shown != text).then_some(shown)
+}
+
+/// What people read in a document, in its order.
+fn readable(root: Node<'_>) -> String {
+    let mut text = String::new();
+    let mut waiting: Vec<(Node<'_>, bool)> = vec![(root, false)];
+    while let Some((node, is_read)) = waiting.pop() {
+        if text.len() > ENOUGH {
+            break;
+        }
+        if let Some(said) = node.text().filter(|said| is_read && !said.trim().is_empty()) {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(&said);
+        }
+        let mut inner: Vec<(Node<'_>, bool)> =
+            node.elements().map(|element| (element, is_read)).collect();
+        inner.extend(
+            node.members()
+                .map(|(name, value)| (value, READABLE.iter().any(|known| name.is(known)))),
+        );
+        waiting.extend(inner.into_iter().rev());
+    }
+    text
+}
+
+/// What an Item without a text holds, but for what is said of it already.
+fn others(root: Node<'_>) -> String {
+    const SAID: [&str; 4] = ["id", "role", "kind", "type"];
+    let others = root.members().filter(|(name, _)| !SAID.iter().any(|said| name.is(said)));
+    let values = others.map(|(_, value)| match value.text() {
+        Some(text) => text.into_owned(),
+        None => compact(value.json().as_str()),
+    });
+    values.collect::<Vec<_>>().join(" ")
+}
+
+/// What a redaction policy's file says.
+pub(crate) fn policy(file: &Path) -> Result<RedactionPolicy, Failure> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("{name} cannot be read"))?;
+    let tree = Tree::parse(bytes).map_err(|error| {
+        Failure::BadData(format!(
+            "{name}:{}:{}: not JSON: {}",
+            error.line, error.column, error.what
+        ))
+    })?;
+    RedactionPolicy::parse(&tree.root().json())
+        .map_err(|error| Failure::BadData(format!("{name}: {error}")))
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod record_tests;

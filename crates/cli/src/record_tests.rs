@@ -1,0 +1,71 @@
+//! Records as they are shown: what can be read of them, and that no seal is.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use throughline_core::{Content, Record, RedactionPolicy, kind};
+
+use super::{Described, Shown, describe, shown};
+
+fn record(kind: &str, content: &str) -> Record {
+    Record {
+        seq: 1,
+        kind: kind.into(),
+        at: Timestamp::UNIX_EPOCH,
+        events: None,
+        content: Content::Here(Bytes::from(content.to_owned())),
+    }
+}
+
+fn said(content: &str) -> (String, String, Vec<usize>) {
+    let Described { what, text, seals } =
+        describe(&record(kind::ITEM, content), &RedactionPolicy::default());
+    (what, text, seals)
+}
+
+#[test]
+fn an_item_is_told_by_the_members_that_are_usual() {
+    for (content, what, text, seals) in [
+        (r#"{"id":"a","role":"user","text":"Hello"}"#, "user", "Hello", vec![]),
+        (
+            r#"{"role":"assistant","type":"thinking","thinking":"Hm.","signature":"AAAA"}"#,
+            "assistant thinking",
+            "Hm.",
+            vec![4],
+        ),
+        (
+            r#"{"role":"assistant","content":[{"type":"text","text":"One"},{"type":"text","text":"two"}]}"#,
+            "assistant",
+            "One two",
+            vec![],
+        ),
+        (r#"{"step": 3}"#, "", r#"{"step":3}"#, vec![]),
+        ("plain words", "", "plain words", vec![]),
+    ] {
+        assert_eq!(said(content), (what.to_owned(), text.to_owned(), seals), "{content}");
+    }
+}
+
+#[test]
+fn no_seal_is_shown_however_deep_it_lies() {
+    let inner = r#"{"type":"thinking","thinking":"Hm.","signature":"c2VhbGVk"}"#;
+    let mut document = inner.to_owned();
+    for _ in 0..6 {
+        let (Shown::Json(shown), _) =
+            shown(&Bytes::from(document.clone()), &RedactionPolicy::nothing())
+        else {
+            panic!("it is JSON");
+        };
+        assert!(!shown.as_str().contains("c2VhbGVk"), "{}", shown.as_str());
+        document = serde_json::json!({ "native": document }).to_string();
+    }
+    let long = "A".repeat(120);
+    assert_eq!(said(&format!(r#"{{"text":"see {long} there"}}"#)).1, "see ‹120 B› there");
+    assert_eq!(said(&format!("see {long} there")).1, "see ‹120 B› there");
+}
+
+#[test]
+fn the_usual_secrets_are_left_out() {
+    let key = format!("sk-{}", "a1B2".repeat(12));
+    let (_, text, _) = said(&format!(r#"{{"text":"my key is {key}, keep it"}}"#));
+    assert_eq!(text, "my key is [REDACTED], keep it");
+}

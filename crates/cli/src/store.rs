@@ -1,0 +1,340 @@
+//! An open store: where it is, with which keys it is opened, and what its failures mean to who sits at a terminal.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
+use throughline_store::{Journal, MasterKey, Options, open};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use zeroize::Zeroizing;
+
+use crate::failure::Failure;
+use crate::options::At;
+use crate::progress::Progress;
+use crate::text;
+
+/// How long a thread may take to end after its work.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What happens where there is no store yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// That is an error.
+    Fails,
+    /// One is made.
+    IsMade,
+}
+
+/// A store that is open.
+pub(crate) struct Opened {
+    runtime: Runtime,
+    pub(crate) journal: Journal,
+    pub(crate) tenant: Tenant,
+}
+
+/// Opens the store, works with it, and closes it whatever came of it.
+pub(crate) fn with<T>(
+    at: &At,
+    missing: Missing,
+    work: impl FnOnce(&Opened) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let opened = Opened::open(at, missing)?;
+    let worked = work(&opened);
+    let closed = opened.run(opened.journal.close());
+    // A thread that still works for somebody who was interrupted takes back what it did.
+    opened.runtime.shutdown_timeout(PATIENCE);
+    worked.and_then(|done| closed.map(|()| done))
+}
+
+impl Opened {
+    fn open(at: &At, missing: Missing) -> Result<Self, Failure> {
+        let url = url(at)?;
+        let options = Options {
+            master_key: master_key(at)?,
+            retired_keys: at
+                .retired_key_file
+                .iter()
+                .map(|file| key(file))
+                .collect::<Result<_, _>>()?,
+            create: missing == Missing::IsMade,
+            ..Options::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("the store's threads cannot be started")?;
+        let opened = runtime.block_on(open(&url, &options));
+        let journal = opened.map_err(|error| not_opened(error, &url))?;
+        Ok(Self { runtime, journal, tenant: Tenant::from(at.tenant.as_str()) })
+    }
+
+    /// Waits for something. Ctrl-C ends the program at once, so it is for what leaves nothing half done.
+    pub(crate) fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// The same for an answer of the store.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failure> {
+        self.wait_for(work).map_err(|error| self.failed(error))
+    }
+
+    /// Hears from now on who asks to stop, so that what is begun can be taken back.
+    pub(crate) fn signals(&self) -> Result<Signals, Failure> {
+        let _inside = self.runtime.enter();
+        Ok(Signals::new().context("signals cannot be waited for")?)
+    }
+
+    /// Waits for an answer to something that must not stop half-way. Who asks to stop twice is heard.
+    pub(crate) fn run_to_the_end<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>, Failure> {
+        let mut signals = self.signals()?;
+        self.runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = signals.asked_to_stop() => {}
+            }
+            text::note(&format!(
+                "{what} is being finished; interrupt again to give it up half-way"
+            ));
+            tokio::select! {
+                done = &mut work => Ok(done),
+                () = signals.asked_to_stop() => {
+                    Err(Failure::Interrupted(format!("interrupted: {what} was given up half-way")))
+                }
+            }
+        })
+    }
+
+    /// A log that must exist.
+    pub(crate) fn log(&self, log: &LogId) -> Result<LogHead, Failure> {
+        let head = self.run(self.journal.log(&self.tenant, log))?;
+        let missing = StoreError::NotFound { what: "log", name: log.0.clone() };
+        head.ok_or_else(|| self.failed(missing))
+    }
+
+    /// A thread that must exist.
+    pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead, Failure> {
+        let head = self.run(self.journal.log(&self.tenant, thread))?;
+        match head {
+            Some(head) if head.kind == LogKind::Thread => Ok(head),
+            Some(head) => {
+                let of = head.of.map(|of| format!(" of the thread {of}")).unwrap_or_default();
+                Err(Failure::Usage(format!("{thread} is a run{of}: name a thread")))
+            }
+            None => {
+                let name = thread.0.clone();
+                Err(self.failed(StoreError::NotFound { what: "thread", name }))
+            }
+        }
+    }
+
+    /// What a failure of the open store means here: who is to do what.
+    pub(crate) fn failed(&self, error: StoreError) -> Failure {
+        let message = error.to_string();
+        match error {
+            StoreError::NotFound { what, name } => {
+                let tenant = &self.tenant;
+                let (what, list) = match what {
+                    "log" => ("thread or run", "threads` and `throughline runs"),
+                    "item" => ("item", "items THREAD --format json"),
+                    what => (what, "threads"),
+                };
+                Failure::Usage(format!(
+                    "there is no {what} {name} of the tenant {tenant}: `throughline {list}` shows what there is"
+                ))
+            }
+            StoreError::Invalid(_) => Failure::Usage(message),
+            StoreError::Corrupt(_) => {
+                Failure::BadData(format!("{message}; `throughline verify` says where"))
+            }
+            StoreError::Conflict { .. }
+            | StoreError::Fenced { .. }
+            | StoreError::Held { .. }
+            | StoreError::Taken { .. }
+            | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
+            StoreError::Full
+            | StoreError::ReadOnly(_)
+            | StoreError::Locked(_)
+            | StoreError::WrongKey
+            | StoreError::KeyMissing
+            | StoreError::NewerSchema { .. }
+            | StoreError::Unreachable(_, _)
+            | StoreError::Closed
+            | StoreError::Database(_) => Failure::NoStore(message),
+        }
+    }
+}
+
+/// Why a store was not opened.
+fn not_opened(error: StoreError, url: &str) -> Failure {
+    let shown = without_password(url);
+    match error {
+        StoreError::NotFound { .. } => Failure::NoStore(format!(
+            "there is no store at {shown} yet: `throughline import` makes one; or say with --store where it is"
+        )),
+        StoreError::Corrupt(_) => Failure::BadData(format!(
+            "{shown} is not a store, or is damaged: name another with --store, or restore a backup of it"
+        )),
+        StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
+        StoreError::KeyMissing => Failure::NoStore(format!(
+            "{shown} was written with a master key: give it with --master-key-file or THROUGHLINE_MASTER_KEY"
+        )),
+        StoreError::WrongKey => Failure::NoStore(format!(
+            "the master key does not open {shown}: give the one that it was written with, \
+             and those before it with --retired-key-file"
+        )),
+        StoreError::NewerSchema { found, known } => Failure::NoStore(format!(
+            "{shown} has schema {found}, and this program knows {known} at most: use a newer version"
+        )),
+        error @ (StoreError::Full
+        | StoreError::ReadOnly(_)
+        | StoreError::Locked(_)
+        | StoreError::Unreachable(_, _)
+        | StoreError::Conflict { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::Held { .. }
+        | StoreError::Taken { .. }
+        | StoreError::MixedOnce { .. }
+        | StoreError::Closed
+        | StoreError::Database(_)) => {
+            Failure::NoStore(format!("{shown} cannot be opened: {error}"))
+        }
+    }
+}
+
+/// Where the store is: as the option says, the environment, or at its place in the user's data directory.
+fn url(at: &At) -> Result<String, Failure> {
+    let url = match at
+        .store
+        .clone()
+        .map_or_else(|| environment("THROUGHLINE_STORE"), |url| Ok(Some(url)))?
+    {
+        Some(url) => url,
+        None => {
+            let file = data_folder()?.join("throughline").join("throughline.db");
+            format!("sqlite://{}", file.display())
+        }
+    };
+    let is_known =
+        ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind));
+    if !is_known {
+        // What is no address may be anything, so it is not repeated.
+        return Err(Failure::Usage(
+            "the store's address is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
+        ));
+    }
+    Ok(url)
+}
+
+/// The file that an SQLite store is in.
+pub(crate) fn file_of(at: &At) -> Option<PathBuf> {
+    let url = url(at).ok()?;
+    url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
+}
+
+/// Where a user's programs keep their data, by the XDG base directories.
+fn data_folder() -> Result<PathBuf, Failure> {
+    let absolute = |path: String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    if let Some(folder) = environment("XDG_DATA_HOME")?.and_then(absolute) {
+        return Ok(folder);
+    }
+    let home = environment("HOME")?.and_then(absolute);
+    let folder = home.map(|home| home.join(".local").join("share"));
+    folder.ok_or_else(|| {
+        Failure::Usage("you have no home directory: say with --store where the store is".to_owned())
+    })
+}
+
+fn master_key(at: &At) -> Result<Option<MasterKey>, Failure> {
+    if let Some(file) = &at.master_key_file {
+        return key(file).map(Some);
+    }
+    let Some(text) = environment("THROUGHLINE_MASTER_KEY")?.map(Zeroizing::new) else {
+        return Ok(None);
+    };
+    let read = MasterKey::parse(&text);
+    read.map(Some).map_err(|error| Failure::Usage(format!("THROUGHLINE_MASTER_KEY: {error}")))
+}
+
+/// The master key that a file holds.
+pub(crate) fn key(file: &Path) -> Result<MasterKey, Failure> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).map(Zeroizing::new);
+    let text = text.with_context(|| format!("the key file {name} cannot be read"))?;
+    MasterKey::parse(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))
+}
+
+/// A variable of the environment; one that is empty says nothing.
+#[expect(clippy::disallowed_methods, reason = "the cli is who reads the environment")]
+fn environment(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::Usage(format!("{name} is not text: write it in UTF-8")))
+        }
+    }
+}
+
+/// The address as it may be shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((user, host)) = rest.rsplit_once('@').filter(|_| scheme != "sqlite") else {
+        return url.to_owned();
+    };
+    let user = user.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{host}")
+}
+
+/// Hears who asks to stop: Ctrl-C, or whoever started it.
+pub(crate) struct Signals {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; within a runtime.
+    pub(crate) fn new() -> io::Result<Self> {
+        let interrupted = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupted, terminated: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits until somebody asks to stop, or has asked.
+    pub(crate) async fn asked_to_stop(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+        }
+    }
+
+    /// Waits for an answer, unless somebody asks to stop; then the work is dropped, if it is not as good as done.
+    pub(crate) fn run_until_stopped<T>(
+        mut self,
+        opened: &Opened,
+        progress: &Progress,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>, Failure> {
+        opened.wait_for(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                tokio::select! {
+                    done = &mut work => return Ok(done),
+                    () = self.asked_to_stop() => {}
+                }
+                if !progress.is_full() {
+                    let message = "interrupted: nothing was written";
+                    return Err(Failure::Interrupted(message.to_owned()));
+                }
+            }
+        })
+    }
+}

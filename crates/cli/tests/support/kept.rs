@@ -1,0 +1,171 @@
+//! A store in a folder of its own, for tests.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant};
+use throughline_store::{Journal, Options, about_item, open, pack};
+
+use crate::support::{Ran, scratch, throughline_with};
+
+pub(crate) const SEAL: &str = "RXhhbXBsZVNlYWxUaGF0Tm9ib2R5U2hvdWxkRXZlclNlZQ==";
+pub(crate) const SECRET: &str = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+
+/// A folder of its own for a test, with a store in it.
+pub(crate) struct Kept {
+    pub(crate) folder: PathBuf,
+}
+
+impl Kept {
+    /// An empty folder.
+    pub(crate) fn nothing(name: &str) -> Self {
+        let folder = scratch(&format!("store-{name}"));
+        std::fs::remove_dir_all(&folder).ok();
+        std::fs::create_dir_all(&folder).unwrap();
+        Self { folder }
+    }
+
+    /// A store with nothing in it.
+    pub(crate) fn empty(name: &str) -> Self {
+        let kept = Self::nothing(name);
+        kept.written(&Options::default(), async |_| {});
+        kept
+    }
+
+    /// A store with two threads, a run and a fork.
+    pub(crate) fn small(name: &str) -> Self {
+        Self::small_with(name, &Options::default())
+    }
+
+    pub(crate) fn small_with(name: &str, options: &Options) -> Self {
+        let kept = Self::nothing(name);
+        kept.written(options, async |journal| {
+            for batch in batches() {
+                journal.commit(batch).await.unwrap();
+                // So that which one is newer is not left to chance.
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            let tenant = Tenant::from("default");
+            journal
+                .fork(&tenant, &LogId::from("trip"), Some(2), &LogId::from("trip-2"))
+                .await
+                .unwrap();
+        });
+        kept
+    }
+
+    pub(crate) fn written(&self, options: &Options, write: impl AsyncFnOnce(&Journal)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let journal = open(&self.url(), options).await.unwrap();
+            write(&journal).await;
+            journal.close().await.unwrap();
+        });
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite://{}", self.file("a.db").display())
+    }
+
+    /// Runs a command on the store, which the environment names.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_with(&[], arguments, b"")
+    }
+
+    pub(crate) fn run_with(
+        &self,
+        environment: &[(&str, &str)],
+        arguments: &[&str],
+        input: &[u8],
+    ) -> Ran {
+        let url = self.url();
+        let all = [&[("THROUGHLINE_STORE", url.as_str())], environment].concat();
+        throughline_with(&all, &self.folder, arguments, input)
+    }
+
+    /// Runs a command that succeeds, for its JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(&[arguments, &["--format", "json"]].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
+        serde_json::from_str(&ran.out).unwrap()
+    }
+
+    pub(crate) fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.file("a.db")).unwrap()
+    }
+
+    /// What was said, without what differs from run to run.
+    pub(crate) fn normal(&self, text: &str) -> String {
+        let mut text = text.replace(&*self.folder.to_string_lossy(), "FOLDER");
+        for (pattern, shown) in [
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-01-01 00:00"),
+            (r"\d{4}-\d\d-\d\d", "2026-01-01"),
+            (r"[0-9a-f]{64}", "KEY"),
+            // One is signed at least every second, so a slow machine has more of them.
+            (r"\d+ signed manifests?", "N signed manifests"),
+            (r"(signed manifests +)\d+", "${1}N"),
+            (r"(on the disk +)\S+ \S+", "${1}SIZE"),
+            (r"(backed up to \S+), \S+ \S+", "${1}, SIZE"),
+        ] {
+            text = regex::Regex::new(pattern).unwrap().replace_all(&text, shown).into_owned();
+        }
+        text
+    }
+
+    /// A session at a terminal, as it would be read.
+    pub(crate) fn transcript(&self, commands: &[&[&str]]) -> String {
+        let told = commands.iter().map(|arguments| {
+            let ran = self.run(arguments);
+            let code =
+                if ran.code == 0 { String::new() } else { format!("exit code {}\n", ran.code) };
+            let line = arguments.join(" ");
+            self.normal(&format!("$ throughline {line}\n{}{}{code}", ran.err, ran.out))
+        });
+        told.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn batches() -> Vec<Batch> {
+    let item = |thread: &str, id: &str, rest: Value| {
+        let mut document = json!({ "id": id });
+        document.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let about = about_item(&LogId::from(thread), id);
+        NewRecord::new("item", document.to_string()).about(about)
+    };
+    let hello = format!(
+        "Remember that my key is {SECRET}.\nAnd then some words, so that the line is too long to be shown in one row of a terminal, however wide."
+    );
+    let trip = Append::to("trip")
+        .opening(LogOpening::thread())
+        .record(item("trip", "q1", json!({"role": "user", "text": "Where is it warmer on Saturday?"})))
+        .record(item("trip", "t1", json!({"role": "assistant", "type": "thinking", "thinking": "Paris or Rome: I need both forecasts.", "signature": SEAL})))
+        .record(item("trip", "c1", json!({"role": "assistant", "type": "tool_use", "name": "weather", "input": {"city": "Rome"}})))
+        .record(NewRecord::new("state", r#"{"step":1}"#))
+        .status("idle");
+    let mut again = Append::to("again").opening(LogOpening::thread());
+    for id in ["a1", "a2"] {
+        again = again.record(item("again", id, json!({"role": "user", "text": id})));
+    }
+    let mut rewind =
+        Append::to("again").record(item("again", "a3", json!({"role": "user", "text": "a3"})));
+    rewind.rewind_to = Some(1);
+    let run = Append::to("run-1")
+        .opening(LogOpening::run("trip"))
+        .record(pack([br#"{"type":"progress"}"#.as_slice(), b"a delta"]))
+        .status("done");
+    let notes = Append::to("notes")
+        .opening(LogOpening::thread())
+        .record(item("notes", "n1", json!({"role": "user", "text": hello})))
+        .record(NewRecord::new("blob", vec![0xff_u8; 20_000]))
+        .record(item("notes", "n2", json!({"role": "user\u{1b}[31m", "text": "\u{202e}steers"})));
+    vec![
+        Batch::of("default").append(trip).append(run),
+        Batch::of("default").append(notes),
+        Batch::of("acme").append(again),
+        Batch::of("acme").append(rewind),
+    ]
+}
