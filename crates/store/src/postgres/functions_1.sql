@@ -124,6 +124,14 @@ BEGIN
                   FROM (SELECT) nothing
                   LEFT JOIN logs l ON l.tenant = v_tenant AND l.name = a_log[i]
                   LEFT JOIN leases h ON h.tenant = v_tenant AND h.log = a_log[i];
+                -- Whoever may not write at all need not hear what stands there by now.
+                IF a_guard[i] = 0 AND v_until > v_now THEN
+                    v_answer := format('held %s %s %s', i - v_a, v_until - v_now, v_owner);
+                    EXIT decide;
+                ELSIF a_guard[i] > 0 AND (v_fence = a_guard[i] AND v_until > v_now) IS NOT TRUE THEN
+                    v_answer := 'fenced ' || i - v_a;
+                    EXIT decide;
+                END IF;
                 c_new[i] := a_kind[i] IS NOT NULL;
                 IF c_new[i] THEN
                     IF v_id IS NOT NULL THEN
@@ -163,13 +171,6 @@ BEGIN
                 END IF;
                 IF a_expect[i] <> v_last THEN
                     v_answer := format('conflict %s %s %s', i - v_a, a_expect[i], v_last);
-                    EXIT decide;
-                END IF;
-                IF a_guard[i] = 0 AND v_until > v_now THEN
-                    v_answer := format('held %s %s %s', i - v_a, v_until - v_now, v_owner);
-                    EXIT decide;
-                ELSIF a_guard[i] > 0 AND (v_fence = a_guard[i] AND v_until > v_now) IS NOT TRUE THEN
-                    v_answer := 'fenced ' || i - v_a;
                     EXIT decide;
                 END IF;
                 IF v_gone IS NOT NULL AND a_guard[i] >= 0 THEN
