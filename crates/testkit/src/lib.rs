@@ -1,5 +1,5 @@
-//! What the tests of every crate share: the recorded traffic, the number of cases to try, and ways
-//! to cut a stream into chunks.
+//! What the tests of every crate share: the recorded traffic, the number of cases to try, ways to cut a stream into
+//! chunks, folders to write to, processes to kill, and a disk that loses power.
 //!
 //! This crate is a dev-dependency only, so it may do what the others may not: read its own
 //! environment variables, print, and panic with a message when a fixture is not what it should be.
@@ -9,8 +9,12 @@
 #![expect(clippy::print_stdout, reason = "figures and skips belong in the output of the test")]
 
 mod cases;
+mod child;
 mod dice;
+mod folder;
 mod postgres;
+#[cfg(feature = "power")]
+pub mod power;
 mod recordings;
 mod report;
 mod split;
@@ -18,7 +22,9 @@ mod spoil;
 mod workspace;
 
 pub use crate::cases::{cases, fuzz_seconds, proptest_config};
+pub use crate::child::{Child, child_task};
 pub use crate::dice::Dice;
+pub use crate::folder::Folder;
 pub use crate::postgres::{Cluster, postgres_url};
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, skip};

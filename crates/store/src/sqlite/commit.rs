@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{
-    LogId, LogKind, Name, PendingStatus, Receipt, StoreError, Tenant, Written, kind,
+    ForkPoint, LogId, LogKind, Name, PendingStatus, Receipt, StoreError, Tenant, Written, kind,
 };
 
 use crate::backend::{Erase, Guard, SealedAppend, SealedBatch, SealedNode, SealedRecord};
-use crate::chain::{GENESIS, Head, Header, Link, is_name};
+use crate::chain::{GENESIS, Head, Header, Link, is_name, nature};
 use crate::manifest::Manifest;
 
 /// Why a batch was not written.
@@ -61,6 +61,8 @@ struct Plan {
     last: u64,
     events: u64,
     rewinds: String,
+    /// What the log is, as its records prove it.
+    nature: String,
 }
 
 impl Chains {
@@ -105,10 +107,15 @@ impl Chains {
             position_of(batch, &node.log)?;
         }
         // From here on nothing but the database can stop it.
-        for (append, plan) in batch.appends.iter().zip(&mut plans) {
-            if append.opening.is_some() {
-                open_log(db, tenant, append, plan, now)?;
+        // A thread is opened before its runs, in whichever order the batch names them.
+        for runs in [false, true] {
+            for (append, plan) in batch.appends.iter().zip(&mut plans) {
+                if append.opening.as_ref().is_some_and(|opening| opening.of.is_some() == runs) {
+                    open_log(db, tenant, append, plan, now)?;
+                }
             }
+        }
+        for (append, plan) in batch.appends.iter().zip(&mut plans) {
             self.append(db, &batch.tenant, append, plan, now)?;
         }
         for id in &batch.takes {
@@ -203,6 +210,7 @@ impl Chains {
         let header = Header {
             tenant,
             log,
+            nature: &plan.nature,
             seq: plan.last,
             kind: &record.kind,
             at,
@@ -417,6 +425,7 @@ fn plan(
             return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
         }
         (Some(opening), None) => {
+            let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref());
             if let Some(of) = &opening.of {
                 let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
                 if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
@@ -432,6 +441,7 @@ fn plan(
                     last: 0,
                     events: 0,
                     rewinds: String::new(),
+                    nature,
                 },
                 Some(fork) => match find_log(db, tenant, &fork.log)? {
                     None => {
@@ -450,6 +460,7 @@ fn plan(
                         last: fork.at,
                         events: 0,
                         rewinds: rewinds_until(&parent.rewinds, fork.at),
+                        nature,
                     },
                 },
             }
@@ -467,9 +478,15 @@ fn find_log(
     tenant: i64,
     log: &LogId,
 ) -> Result<Option<(Plan, Option<i16>)>, rusqlite::Error> {
-    let find = "SELECT id, last, events, coalesce(rewinds, ''), gone FROM logs
-                WHERE tenant = ?1 AND name = ?2";
+    let find = "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
+                l.fork_at FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+                WHERE l.tenant = ?1 AND l.name = ?2";
     let found = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
+        let of = row.get::<_, Option<Name>>(6)?.map(LogId);
+        let fork = match (row.get::<_, Option<Name>>(7)?, row.get::<_, Option<i64>>(8)?) {
+            (Some(log), Some(at)) => Some(ForkPoint { log: LogId(log), at: unsigned(at) }),
+            (_, _) => None,
+        };
         let plan = Plan {
             id: row.get(0)?,
             parent: None,
@@ -477,6 +494,7 @@ fn find_log(
             last: unsigned(row.get(1)?),
             events: unsigned(row.get(2)?),
             rewinds: row.get(3)?,
+            nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()),
         };
         Ok((plan, row.get(4)?))
     });
@@ -637,7 +655,7 @@ fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::
     }
     for (id, _) in &rows {
         db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
-        let empty = "UPDATE records SET content = NULL, erased = ?2 WHERE id = ?1";
+        let empty = "UPDATE records SET content = NULL, blob = NULL, erased = ?2 WHERE id = ?1";
         db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
     }
     for blob in rows.iter().filter_map(|(_, blob)| *blob) {
@@ -678,6 +696,15 @@ pub(super) fn kind_number(kind: LogKind) -> i16 {
     match kind {
         LogKind::Thread => 1,
         LogKind::Run => 2,
+    }
+}
+
+/// The kind of a log that is kept as that.
+pub(super) fn kind_of(number: i16) -> Result<LogKind, rusqlite::Error> {
+    match number {
+        1 => Ok(LogKind::Thread),
+        2 => Ok(LogKind::Run),
+        other => Err(rusqlite::Error::IntegralValueOutOfRange(1, other.into())),
     }
 }
 
