@@ -60,8 +60,7 @@ fn what_was_acknowledged_survives_kill_9() {
     assert_eq!(sum.kills, kills);
 }
 
-/// A server of its own: it is stopped at once, and started again. The child notices that its connection is gone, and ends
-/// or goes on by itself until it is killed too.
+/// A server of its own: it is stopped at once under everybody who writes, and started again when none of them is left.
 struct Server(Cluster);
 
 impl Victim for Server {
@@ -71,8 +70,8 @@ impl Victim for Server {
 
     fn kill(&self, child: &mut Child) {
         self.0.crash();
-        self.0.resume();
         child.kill();
+        self.0.resume();
     }
 }
 

@@ -27,8 +27,7 @@ const LOG: &str = "SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, 
 /// A record, from column 0 on.
 const RECORD: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, \
                       r.link, s.writer, r.position, r.blob, r.content, w.epoch, w.salt, r.erased";
-const FROM_RECORDS: &str =
-    "FROM records r JOIN segments s ON s.id = r.segment AND s.tenant = r.tenant \
+const FROM_RECORDS: &str = "FROM records r JOIN segments s ON s.id = r.segment AND s.tenant = r.tenant \
      LEFT JOIN salts w ON w.record = r.id AND w.tenant = r.tenant";
 
 pub(super) async fn log(

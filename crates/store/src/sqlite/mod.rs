@@ -5,6 +5,7 @@
 
 mod commit;
 mod keep;
+mod plan;
 mod read;
 mod schema;
 mod wait;
