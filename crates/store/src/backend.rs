@@ -53,8 +53,8 @@ pub(crate) trait Backend: Send + Sync {
     /// All records about something, in any log.
     fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> Boxed<'a, Vec<(LogId, u64)>>;
 
-    /// A sealed large content.
-    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<Bytes>>;
+    /// A sealed large content, and the keyed hash of what it says.
+    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<(Digest, Bytes)>>;
 
     /// Waits until the log's last sequence number is above `after`, whichever process wrote it.
     fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()>;
@@ -271,7 +271,7 @@ pub(crate) struct Erase {
 }
 
 /// Why contents are destroyed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Erased {
     Forgotten,
     Expired,

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use throughline_core::{Name, StoreError, Tenant};
+use throughline_core::{Name, StoreError};
 
-use crate::backend::{Backend, Erase, Guard, Progress, SealedBatch};
+use crate::backend::{Backend, Progress, SealedBatch};
 use crate::journal::Journal;
 use crate::options::Options;
 use crate::sqlite::Sqlite;
@@ -24,16 +24,15 @@ impl Journal {
         self.backend.replace(&name, Bytes::new()).await
     }
 
-    /// Destroys the same contents in every backup that can be reached; gives those that cannot.
+    /// Destroys the same contents in every backup that can be reached, and says so there too; gives those that cannot.
     pub(crate) async fn erase_in_backups(
         &self,
-        tenant: &Tenant,
-        erases: &[Erase],
+        act: &SealedBatch,
     ) -> Result<Vec<Name>, StoreError> {
         let mut unreached = Vec::new();
         for (name, _) in self.backend.kept(BACKUP).await? {
             let path = PathBuf::from(name.strip_prefix(BACKUP).unwrap_or(&name));
-            if erase_in(&path, tenant, erases).await.is_err() {
+            if erase_in(&path, act.clone()).await.is_err() {
                 unreached.push(Name::from(path.display().to_string()));
             }
         }
@@ -41,21 +40,18 @@ impl Journal {
     }
 }
 
-async fn erase_in(path: &Path, tenant: &Tenant, erases: &[Erase]) -> Result<(), StoreError> {
+async fn erase_in(path: &Path, mut act: SealedBatch) -> Result<(), StoreError> {
     let options = Options { create: false, ..Options::default() };
     let backup = Sqlite::open(path, &options, Name::from("backup")).await?;
     // The copy may be older than the logs: what is not in it need not be destroyed there.
-    let batch = SealedBatch {
-        tenant: tenant.clone(),
-        once: Vec::new(),
-        appends: Vec::new(),
-        vault: Vec::new(),
-        asks: Vec::new(),
-        takes: Vec::new(),
-        erases: erases.to_vec(),
-    };
-    debug_assert!(batch.appends.iter().all(|append| append.guard == Guard::Operator));
-    backup.commit(batch).await?;
+    let mut appends = Vec::new();
+    for append in act.appends {
+        if backup.log(&act.tenant, &append.log).await?.is_some() {
+            appends.push(append);
+        }
+    }
+    act.appends = appends;
+    backup.commit(act).await?;
     backup.scrub().await?;
     backup.close().await
 }

@@ -6,7 +6,7 @@
 //! transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Digest, LogId, Name, Tenant};
+use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant};
 
 /// The hash that ends a chain so far.
 pub(crate) type Link = Digest;
@@ -32,6 +32,8 @@ pub struct Head {
 pub(crate) struct Header<'r> {
     pub(crate) tenant: &'r Tenant,
     pub(crate) log: &'r LogId,
+    /// What the log is; see [`nature`].
+    pub(crate) nature: &'r str,
     pub(crate) seq: u64,
     pub(crate) kind: &'r str,
     pub(crate) at: i64,
@@ -51,6 +53,7 @@ impl Header<'_> {
             "throughline record 1",
             &self.tenant.0,
             &self.log.0,
+            self.nature,
             &self.seq.to_string(),
             self.kind,
             &self.at.to_string(),
@@ -65,6 +68,14 @@ impl Header<'_> {
         let hash = Sha256::new().chain_update(previous).chain_update(commitment);
         hash.chain_update(header.as_bytes()).finalize().into()
     }
+}
+
+/// What a log is, as four lines: its kind, the thread of a run, the thread that it was forked off, and where. Every record of
+/// the log proves it, so that nobody can give a thread another past.
+pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
+    let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
+    let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();
+    [kind.as_str(), of, parent, &at].join("\n")
 }
 
 /// Whether a name can stand in a header: it has no line breaks or other control characters, and is not longer than 200.

@@ -173,10 +173,6 @@ impl Export<'_> {
         };
         self.done.records += 1;
         self.done.redacted += u64::from(redacted.is_some());
-        let proven = json::object(|line| proven_members(line, row));
-        // What is proven comes first; the content is bound to it by the commitment.
-        self.hash.update(proven.bytes());
-        self.hash.update(b"\n");
         let line = json::object(|line| {
             proven_members(line, row);
             match (row.erased, &redacted, &content) {
@@ -194,10 +190,10 @@ impl Export<'_> {
                 (None, None, None) => {}
             }
         });
-        write_line(self.out, &line)
+        self.line(&line)
     }
 
-    /// A line of which everything is proven.
+    /// A line. The signature covers every byte of it: what was redacted cannot be held against a commitment.
     fn line(&mut self, line: &Json) -> Result<(), StoreError> {
         self.hash.update(line.bytes());
         self.hash.update(b"\n");
@@ -229,7 +225,7 @@ fn log_line(head: &LogHead) -> Json {
 }
 
 /// What the chain proves about a record.
-pub(crate) fn proven_members(line: &mut json::Object<'_>, row: &Row) {
+fn proven_members(line: &mut json::Object<'_>, row: &Row) {
     line.number("seq", row.seq).string("kind", &row.kind).string("at", &row.at.to_string());
     if row.events > 0 {
         line.number("events", u64::from(row.events));

@@ -256,9 +256,10 @@ impl Journal {
             let record = NewRecord::new(kind, entry.bytes().clone());
             batch = batch.append(Append::to(erase.log.clone()).record(record));
         }
-        self.commit_act(batch, erases.clone()).await?;
+        let act = self.seal_act(batch, erases)?;
+        self.backend.commit(act.clone()).await?;
         self.backend.scrub().await?;
-        destroyed.unreached = self.erase_in_backups(tenant, &erases).await?;
+        destroyed.unreached = self.erase_in_backups(&act).await?;
         Ok(destroyed)
     }
 

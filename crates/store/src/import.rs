@@ -14,7 +14,7 @@ use throughline_core::{
 
 use crate::backend::Row;
 use crate::cipher;
-use crate::export::{FORMAT, VERSION, proven_members};
+use crate::export::{FORMAT, VERSION, manifest_line};
 use crate::journal::Journal;
 use crate::manifest::{Manifest, digest};
 
@@ -39,6 +39,7 @@ pub struct Imported {
 enum Line {
     Log(Opened),
     Record(Box<Taken>),
+    /// The signature over everything before it, which holds.
     Manifest,
 }
 
@@ -58,8 +59,8 @@ struct Taken {
     gone: Option<Name>,
 }
 
-/// Proves an export without a store: every content against its commitment, links that follow each other, and the
-/// signature over all of it.
+/// Proves an export without a store: every content against its commitment, and the signature over every byte. Who signed it
+/// is told: whether that is the right store is for the reader to say.
 pub fn verify_export(from: &mut dyn BufRead) -> Result<Imported, StoreError> {
     let mut reader = Reader::new(from)?;
     while reader.next()?.is_some() {}
@@ -168,15 +169,16 @@ struct Reader<'r> {
     hash: Sha256,
     line: u64,
     seen: Imported,
-    log: Option<LogId>,
+    /// Whether the records that come are some log's.
+    in_log: bool,
     signed: bool,
 }
 
 impl<'r> Reader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
         let (hash, seen) = (Sha256::new(), Imported::default());
-        let mut reader = Self { from, hash, line: 0, seen, log: None, signed: false };
-        let Some(first) = reader.read()? else {
+        let mut reader = Self { from, hash, line: 0, seen, in_log: false, signed: false };
+        let Some((first, text)) = reader.read()? else {
             return Err(reader.wrong("is not there: the file is empty"));
         };
         let root = first.root();
@@ -191,15 +193,15 @@ impl<'r> Reader<'r> {
             }
             None => return Err(reader.wrong("has no version")),
         }
-        let text = |key| root.text_of(key).unwrap_or_default().into_owned();
-        (reader.seen.tenant, reader.seen.store) = (text("tenant"), text("store"));
-        reader.take(&first);
+        let word = |key| root.text_of(key).unwrap_or_default().into_owned();
+        (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
+        reader.hash.update(text);
         Ok(reader)
     }
 
     /// The next line, proven as far as it can be.
     fn next(&mut self) -> Result<Option<Line>, StoreError> {
-        let Some(tree) = self.read()? else {
+        let Some((tree, text)) = self.read()? else {
             if !self.signed {
                 return Err(self.wrong("is missing: the export was cut off before its signature"));
             }
@@ -210,16 +212,16 @@ impl<'r> Reader<'r> {
         }
         let root = tree.root();
         if let Some(manifest) = root.get("manifest") {
-            return self.manifest(manifest).map(|()| Some(Line::Manifest));
+            return self.manifest(manifest, &text).map(|()| Some(Line::Manifest));
         }
+        self.hash.update(&text);
         if root.get("log").is_some() {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
                 LogKind::Thread => self.seen.threads.push(log.id.clone()),
                 LogKind::Run => self.seen.runs += 1,
             }
-            self.log = Some(log.id.clone());
-            self.take(&tree);
+            self.in_log = true;
             return Ok(Some(Line::Log(log)));
         }
         let record = record_of(root).ok_or_else(|| self.wrong("is not a record"))?;
@@ -229,7 +231,7 @@ impl<'r> Reader<'r> {
 
     fn prove(&mut self, record: &Taken) -> Result<(), StoreError> {
         let row = &record.row;
-        if self.log.is_none() {
+        if !self.in_log {
             return Err(self.wrong("is a record of no log"));
         }
         self.seen.records += 1;
@@ -245,14 +247,14 @@ impl<'r> Reader<'r> {
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content, and does not say why")),
         }
-        let line = json::object(|line| proven_members(line, row));
-        self.hash.update(line.bytes());
-        self.hash.update(b"\n");
         Ok(())
     }
 
-    fn manifest(&mut self, node: Node<'_>) -> Result<(), StoreError> {
+    fn manifest(&mut self, node: Node<'_>, text: &[u8]) -> Result<(), StoreError> {
         let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
+        if text.strip_suffix(b"\n") != Some(manifest_line(&manifest).bytes()) {
+            return Err(self.wrong("is not written as a manifest is"));
+        }
         if !manifest.is_signed_by(&self.seen.store) {
             return Err(self.wrong("has a wrong signature"));
         }
@@ -264,7 +266,8 @@ impl<'r> Reader<'r> {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Option<Tree>, StoreError> {
+    /// The next line, and its text with the line break.
+    fn read(&mut self) -> Result<Option<(Tree, Bytes)>, StoreError> {
         let mut text = Vec::new();
         self.line += 1;
         let read = self.from.read_until(b'\n', &mut text);
@@ -272,14 +275,10 @@ impl<'r> Reader<'r> {
         if text.is_empty() {
             return Ok(None);
         }
-        let tree = Tree::parse(text);
-        tree.map(Some).map_err(|error| self.wrong(&format!("is not JSON: {error}")))
-    }
-
-    /// Takes a line into the hash as it was written.
-    fn take(&mut self, tree: &Tree) {
-        self.hash.update(tree.root().raw());
-        self.hash.update(b"\n");
+        let text = Bytes::from(text);
+        let tree = Tree::parse(text.clone());
+        let tree = tree.map_err(|error| self.wrong(&format!("is not JSON: {error}")))?;
+        Ok(Some((tree, text)))
     }
 
     fn wrong(&self, problem: &str) -> StoreError {

@@ -88,18 +88,18 @@ impl Journal {
         self.backend.close().await
     }
 
-    /// Commits a batch that an operator's act makes.
-    pub(crate) async fn commit_act(
+    /// A batch that an operator's act makes.
+    pub(crate) fn seal_act(
         &self,
         batch: Batch,
         erases: Vec<Erase>,
-    ) -> Result<Receipt, StoreError> {
+    ) -> Result<SealedBatch, StoreError> {
         let mut sealed = seal(&self.keys, batch)?;
         sealed.erases = erases;
         for append in &mut sealed.appends {
             append.guard = Guard::Operator;
         }
-        self.backend.commit(sealed).await
+        Ok(sealed)
     }
 
     /// The records of a log in that span, read through the fork where it has one.
@@ -160,9 +160,14 @@ impl Journal {
         let opened = cipher::open(&salt, sealed)?;
         let Some(blob) = row.blob else { return Ok((opened, salt)) };
         let key = <[u8; 32]>::try_from(&*opened).map_err(|_| missing("key of its content"))?;
-        let blob =
+        let (name, blob) =
             self.backend.blob(tenant, blob).await?.ok_or_else(|| missing("large content"))?;
-        Ok((cipher::open_under(&cipher::Secret::new(key), &blob)?, salt))
+        let content = cipher::open_under(&cipher::Secret::new(key), &blob)?;
+        // Under another's name it would be taken for that other's content by whoever writes it next.
+        if self.keys.blob(tenant, &content).0 != name {
+            return Err(StoreError::Corrupt("a large content is kept under another's name".into()));
+        }
+        Ok((content, salt))
     }
 }
 

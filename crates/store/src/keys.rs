@@ -20,7 +20,8 @@ pub struct MasterKey(Secret);
 impl MasterKey {
     /// Reads a key of 32 bytes, as 64 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let key = crate::manifest::digest(text.trim()).ok_or_else(|| {
+        let text = text.trim().to_ascii_lowercase();
+        let key = crate::manifest::digest(&text).ok_or_else(|| {
             StoreError::invalid(
                 "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`",
             )

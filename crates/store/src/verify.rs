@@ -1,11 +1,14 @@
 //! Proving: every link, every commitment, every manifest. The first thing that is wrong is named.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use throughline_core::{Content, Digest, LogId, Name, StoreError, Tenant, Tree, kind};
+use bytes::Bytes;
+use throughline_core::{
+    Digest, LogHead, LogId, Name, Node, Rewind, StoreError, Tenant, Tree, kind,
+};
 
-use crate::backend::{ChainRow, Progress};
-use crate::chain::{GENESIS, Header, Link};
+use crate::backend::{ChainRow, Erased, Listing, Order, Progress};
+use crate::chain::{GENESIS, Header, Link, nature};
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::{Manifest, hex};
@@ -50,12 +53,23 @@ struct Ledger {
     chains: HashMap<Chain, (u64, Link)>,
     /// Links that manifests vouch for.
     vouched: HashMap<(Chain, u64), Link>,
-    /// The last sequence number of each log.
-    logs: HashMap<(Tenant, LogId), u64>,
+    /// What each log's records say about it.
+    logs: HashMap<(Tenant, LogId), Summary>,
     /// Contents that are no more, and must be said to be.
-    missing: HashMap<(Tenant, LogId), Vec<u64>>,
+    missing: BTreeMap<(Tenant, LogId), Vec<(u64, Erased)>>,
     /// What was said to be destroyed: some records of a log, or all before that one.
     said: HashMap<(Tenant, LogId), Said>,
+}
+
+/// What the records of a log say about it: its row must say the same.
+struct Summary {
+    /// What the row says that the log is, which each record proves.
+    nature: String,
+    last: u64,
+    events: u64,
+    bytes: u64,
+    /// The records that rewound, and to where; that is not known where the content is no more.
+    rewinds: Vec<(u64, Option<u64>)>,
 }
 
 #[derive(Default)]
@@ -67,8 +81,9 @@ struct Counts {
 
 #[derive(Default)]
 struct Said {
-    all_before: u64,
-    seqs: HashSet<u64>,
+    /// Everything before that record, and why.
+    all_before: HashMap<Erased, u64>,
+    seqs: HashSet<(u64, Erased)>,
 }
 
 impl Journal {
@@ -109,6 +124,7 @@ impl Journal {
             let Some(last) = rows.last() else { break };
             after = last.id;
             for row in &rows {
+                self.know_log(ledger, row).await?;
                 ledger.link(row)?;
                 self.prove_content(ledger, row).await?;
                 ledger.proof.records += 1;
@@ -119,6 +135,27 @@ impl Journal {
         ledger.prove_missing()?;
         self.prove_heads(ledger).await?;
         self.prove_logs(ledger).await
+    }
+
+    /// What the row of the record's log says that the log is.
+    async fn know_log(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), Fault> {
+        let ChainRow { tenant, log, row, .. } = chain;
+        let key = (tenant.clone(), log.clone());
+        if ledger.logs.contains_key(&key) {
+            return Ok(());
+        }
+        let Some(head) = self.backend.log(tenant, log).await? else {
+            return Err(broken(&place(chain), "is of a log that the tenant does not have").into());
+        };
+        let nature = nature(head.kind, head.of.as_ref(), head.fork.as_ref());
+        let before = head.fork.map_or(0, |fork| fork.at);
+        if row.seq != before + 1 {
+            let problem = format!("stands where record {} should be", before + 1);
+            return Err(broken(&place(chain), &problem).into());
+        }
+        let summary = Summary { nature, last: before, events: 0, bytes: 0, rewinds: Vec::new() };
+        ledger.logs.insert(key, summary);
+        Ok(())
     }
 
     /// Every manifest is signed and follows the one before it. What it vouches for is looked at later.
@@ -168,14 +205,15 @@ impl Journal {
     /// The content is the one that was committed to; or it is no more, and that is noted.
     async fn prove_content(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), Fault> {
         let ChainRow { tenant, log, row, .. } = chain;
-        if row.erased.is_some() {
-            if row.content.is_some() || row.salt.is_some() {
+        if let Some(why) = row.erased {
+            if row.content.is_some() || row.salt.is_some() || row.blob.is_some() {
                 let problem = "is marked as destroyed, and its content is there";
                 return Err(broken(&place(chain), problem).into());
             }
             let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
-            missing.push(row.seq);
+            missing.push((row.seq, why));
             ledger.proof.gone += 1;
+            ledger.rewound(chain, None);
             return Ok(());
         }
         let content = match self.content(tenant, row).await {
@@ -187,15 +225,25 @@ impl Journal {
             Err(StoreError::Corrupt(problem)) => {
                 return Err(broken(&place(chain), &format!("is damaged: {problem}")).into());
             }
+            Err(StoreError::WrongKey) => {
+                let problem = "is sealed under a master key that nobody knows";
+                return Err(broken(&place(chain), problem).into());
+            }
             Err(error) => return Err(error.into()),
         };
         if u64::try_from(content.len()).ok() != Some(row.size) {
             return Err(broken(&place(chain), "has another length than it says").into());
         }
-        if *row.kind == *kind::FORGOTTEN || *row.kind == *kind::EXPIRED {
+        let why = match &*row.kind {
+            kind::FORGOTTEN => Some(Erased::Forgotten),
+            kind::EXPIRED => Some(Erased::Expired),
+            _ => None,
+        };
+        if let Some(why) = why {
             let said = ledger.said.entry((tenant.clone(), log.clone())).or_default();
-            said.read(row.seq, &Content::Here(content));
+            said.read(row.seq, why, &content);
         }
+        ledger.rewound(chain, Some(&content));
         Ok(())
     }
 
@@ -230,19 +278,33 @@ impl Journal {
         Ok(())
     }
 
-    /// Every log ends where its row says that it ends.
+    /// Every log's row says what the log's records say.
     async fn prove_logs(&self, ledger: &Ledger) -> Result<(), Fault> {
-        for ((tenant, log), last) in &ledger.logs {
-            let head = self.backend.log(tenant, log).await?;
-            let place = format!("{log} (tenant {tenant})");
-            match head {
-                None => return Err(broken(&place, "has records and no row").into()),
-                Some(head) if head.last != *last => {
-                    let problem = format!("ends at {last} and should end at {}", head.last);
-                    return Err(broken(&place, &problem).into());
+        let mut seen = 0;
+        for tenant in self.backend.tenants().await? {
+            let everything = Listing {
+                kind: None,
+                of: None,
+                forks_of: None,
+                order: Order::Oldest,
+                after: None,
+                limit: u32::MAX >> 1,
+            };
+            for head in self.backend.logs(&tenant, everything).await? {
+                let key = (tenant.clone(), head.log.clone());
+                seen += usize::from(ledger.logs.contains_key(&key));
+                let parent = match &head.fork {
+                    None => None,
+                    Some(fork) => self.backend.log(&tenant, &fork.log).await?,
+                };
+                if let Some(problem) = ledger.differs(&key, &head, parent.as_ref()) {
+                    let (tenant, log) = key;
+                    return Err(broken(&format!("{log} (tenant {tenant})"), &problem).into());
                 }
-                Some(_) => {}
             }
+        }
+        if seen != ledger.logs.len() {
+            return Err(broken("some log", "has records and no row").into());
         }
         let problems = self.backend.check().await?;
         match problems.first() {
@@ -262,6 +324,10 @@ impl Ledger {
     /// The record is the next of its chain and of its log, and its link holds.
     fn link(&mut self, chain: &ChainRow) -> Result<(), Fault> {
         let ChainRow { tenant, log, row, .. } = chain;
+        if chain.id < 1 {
+            return Err(broken(&place(chain), "has a number that no database gives").into());
+        }
+        let nature = self.logs.get(&(tenant.clone(), log.clone())).map(|log| log.nature.as_str());
         let key = (tenant.clone(), row.writer.clone());
         let (position, link) = self.chains.entry(key.clone()).or_insert((0, GENESIS));
         if row.position != *position + 1 {
@@ -276,6 +342,7 @@ impl Ledger {
         let header = Header {
             tenant,
             log,
+            nature: nature.unwrap_or_default(),
             seq: row.seq,
             kind: &row.kind,
             at: row.at,
@@ -298,26 +365,87 @@ impl Ledger {
             }
             Some(_) | None => {}
         }
-        let last = self.logs.entry((tenant.clone(), log.clone())).or_insert(row.seq - 1);
-        if row.seq != *last + 1 {
-            let problem = format!("stands where record {} should be", *last + 1);
+        let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) else {
+            return Ok(());
+        };
+        if row.seq != summary.last + 1 {
+            let problem = format!("stands where record {} should be", summary.last + 1);
             return Err(broken(&place(chain), &problem).into());
         }
-        *last = row.seq;
+        summary.last = row.seq;
+        summary.events = row.last_event.unwrap_or(summary.events);
+        summary.bytes += row.size;
         Ok(())
+    }
+
+    /// Notes a rewind.
+    fn rewound(&mut self, chain: &ChainRow, content: Option<&Bytes>) {
+        let ChainRow { tenant, log, row, .. } = chain;
+        if *row.kind != *kind::REWIND {
+            return;
+        }
+        let to = content.and_then(|content| Tree::parse(content.clone()).ok());
+        let to = to.and_then(|tree| tree.root().present("to").and_then(Node::u64));
+        if let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) {
+            summary.rewinds.push((row.seq, to));
+        }
+    }
+
+    /// In what a log's row differs from what its records say. A log without records of its own proves nothing yet.
+    fn differs(
+        &self,
+        key: &(Tenant, LogId),
+        head: &LogHead,
+        parent: Option<&LogHead>,
+    ) -> Option<String> {
+        let before = head.fork.as_ref().map_or(0, |fork| fork.at);
+        let (last, events, bytes, rewinds) = match self.logs.get(key) {
+            None => (before, 0, 0, [].as_slice()),
+            Some(log) => (log.last, log.events, log.bytes, log.rewinds.as_slice()),
+        };
+        for (what, found, said) in [
+            ("ends at", last, head.last),
+            ("has as last event", events, head.events),
+            ("has in bytes", bytes, head.bytes),
+        ] {
+            if found != said {
+                return Some(format!("{what} {found}, and its row says {said}"));
+            }
+        }
+        let (shared, own): (Vec<Rewind>, Vec<Rewind>) =
+            head.rewinds.iter().partition(|rewind| rewind.at <= before);
+        let inherited = parent.map(|parent| parent.rewinds.as_slice()).unwrap_or_default();
+        let inherited = inherited.iter().filter(|rewind| rewind.at <= before);
+        let is_same = |(rewind, (at, to)): (&Rewind, &(u64, Option<u64>))| {
+            rewind.at == *at && to.is_none_or(|to| rewind.to == to)
+        };
+        if !shared.iter().eq(inherited)
+            || own.len() != rewinds.len()
+            || !own.iter().zip(rewinds).all(is_same)
+        {
+            return Some("was rewound otherwise than its row says".to_owned());
+        }
+        let said = self.said.get(key).and_then(|said| said.all_before.keys().next());
+        if head.gone != said.map(|why| why.why()) {
+            return Some("is not gone as its row says".to_owned());
+        }
+        None
     }
 
     /// Everything that is missing was said to be destroyed.
     fn prove_missing(&self) -> Result<(), Fault> {
         for (log, seqs) in &self.missing {
             let said = self.said.get(log);
-            let unsaid = seqs.iter().find(|seq| {
-                !said.is_some_and(|said| **seq < said.all_before || said.seqs.contains(seq))
-            });
-            if let Some(seq) = unsaid {
+            let is_said = |(seq, why): &(u64, Erased)| {
+                said.is_some_and(|said| {
+                    said.all_before.get(why).is_some_and(|before| seq < before)
+                        || said.seqs.contains(&(*seq, *why))
+                })
+            };
+            if let Some((seq, _)) = seqs.iter().find(|missing| !is_said(missing)) {
                 let (tenant, log) = log;
                 let place = format!("record {seq} of {log} (tenant {tenant})");
-                let problem = "has no content, and nothing says that it was forgotten";
+                let problem = "has no content, and nothing says that it was destroyed so";
                 return Err(broken(&place, problem).into());
             }
         }
@@ -326,15 +454,13 @@ impl Ledger {
 }
 
 impl Said {
-    fn read(&mut self, at: u64, content: &Content) {
-        let Some(entry) = content.bytes().and_then(|bytes| Tree::parse(bytes.clone()).ok()) else {
-            return;
-        };
-        if entry.root().present("all").and_then(throughline_core::Node::bool) == Some(true) {
-            self.all_before = self.all_before.max(at);
+    fn read(&mut self, at: u64, why: Erased, content: &Bytes) {
+        let Ok(entry) = Tree::parse(content.clone()) else { return };
+        if entry.root().present("all").and_then(Node::bool) == Some(true) {
+            self.all_before.insert(why, at);
         }
         if let Some(seqs) = entry.root().present("seqs") {
-            self.seqs.extend(seqs.elements().filter_map(throughline_core::Node::u64));
+            self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, why)));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the tests of every crate share: the recorded traffic, the number of cases to try, and ways
-//! to cut a stream into chunks.
+//! What the tests of every crate share: the recorded traffic, the number of cases to try, ways to cut a stream into
+//! chunks, folders to write to, processes to kill, and a disk that loses power.
 //!
 //! This crate is a dev-dependency only, so it may do what the others may not: read its own
 //! environment variables, print, and panic with a message when a fixture is not what it should be.
@@ -13,6 +13,8 @@ mod child;
 mod dice;
 mod folder;
 mod postgres;
+#[cfg(feature = "power")]
+pub mod power;
 mod recordings;
 mod report;
 mod split;

@@ -58,7 +58,7 @@ DECLARE
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
-    v_segment bigint; v_position bigint; v_link bytea;
+    v_segment bigint; v_position bigint; v_link bytea; v_nature text;
     v_seq bigint; v_event bigint; v_at bigint; v_updated bigint; v_bytes bigint; v_blob bigint; v_record bigint;
     v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_turn bigint;
 BEGIN
@@ -231,8 +231,16 @@ BEGIN
             v_link := g_link[v_t];
             FOR i IN v_a .. v_a_end - 1 LOOP
                 WHILE r_append[v_r] < i LOOP v_r := v_r + 1; END LOOP;
+                -- What the log is, as its records prove it: the same as in chain.rs.
                 IF c_new[i] THEN
                     c_id[i] := nextval('logs_id_seq');
+                    v_nature := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
+                        coalesce(a_of[i], ''), coalesce(a_fork[i], ''), coalesce(a_fork_at[i]::text, ''));
+                ELSE
+                    SELECT concat_ws(E'\n', CASE l.kind WHEN 1 THEN 'thread' ELSE 'run' END, coalesce(o.name, ''),
+                                     coalesce(f.name, ''), coalesce(l.fork_at::text, '')) INTO v_nature
+                      FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+                     WHERE l.id = c_id[i];
                 END IF;
                 v_seq := c_last[i];
                 v_event := c_events[i];
@@ -251,7 +259,7 @@ BEGIN
                     v_bytes := v_bytes + r_size[v_r];
                     -- The same as in chain.rs.
                     v_link := sha256(v_link || r_commitment[v_r] || convert_to(concat_ws(E'\n', 'throughline record 1',
-                        p_tenant_names[v_t], a_log[i], v_seq, r_kind[v_r], v_at, r_events[v_r],
+                        p_tenant_names[v_t], a_log[i], v_nature, v_seq, r_kind[v_r], v_at, r_events[v_r],
                         CASE WHEN r_events[v_r] > 0 THEN v_event::text ELSE '' END, coalesce(r_about[v_r]::text, ''),
                         r_size[v_r], p_writer, v_position), 'UTF8'));
                     v_blob := NULL;
@@ -337,7 +345,7 @@ BEGIN
                    -- What says that contents were destroyed stays.
                    AND kind NOT IN ('forgotten', 'expired');
                 DELETE FROM salts WHERE record = ANY (v_ids);
-                UPDATE records SET content = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
+                UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
                 DELETE FROM blobs b WHERE b.id = ANY (v_blobs)
                    AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
                 IF e_all[i] THEN

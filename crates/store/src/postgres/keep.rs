@@ -239,7 +239,7 @@ pub(super) async fn scrub(shared: &Shared) -> Result<(), StoreError> {
 }
 
 /// What must be so, and how it is said where it is not.
-const SOUND: [(&str, &str); 6] = [
+const SOUND: [(&str, &str); 9] = [
     (
         "SELECT t.name || '/' || l.name FROM logs l JOIN tenants t ON t.id = l.tenant \
          WHERE l.last > coalesce(l.fork_at, 0) AND NOT EXISTS \
@@ -273,6 +273,22 @@ const SOUND: [(&str, &str); 6] = [
         "SELECT 'record ' || r.id FROM records r \
          WHERE NOT EXISTS (SELECT FROM logs l WHERE l.id = r.log AND l.tenant = r.tenant)",
         "belongs to no log",
+    ),
+    (
+        "SELECT 'the salt of record ' || s.record FROM salts s WHERE NOT EXISTS \
+         (SELECT FROM records r WHERE r.id = s.record AND r.tenant = s.tenant AND r.erased IS NULL)",
+        "belongs to nothing",
+    ),
+    (
+        "SELECT 'large content ' || b.id FROM blobs b WHERE NOT EXISTS \
+         (SELECT FROM records r WHERE r.blob = b.id AND r.tenant = b.tenant AND r.erased IS NULL)",
+        "belongs to nothing",
+    ),
+    (
+        "SELECT 'log ' || l.id FROM logs l WHERE (l.fork IS NULL) <> (l.fork_at IS NULL) OR EXISTS \
+         (SELECT FROM unnest(ARRAY[l.of, l.fork]) p(id) WHERE p.id IS NOT NULL AND NOT EXISTS \
+         (SELECT FROM logs o WHERE o.id = p.id AND o.tenant = l.tenant))",
+        "refers to a log that the tenant does not have",
     ),
 ];
 

@@ -191,7 +191,7 @@ impl Backend for Postgres {
         Box::pin(read::about(&self.shared, tenant, about))
     }
 
-    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<Bytes>> {
+    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<(Digest, Bytes)>> {
         Box::pin(read::blob(&self.shared, tenant, blob))
     }
 

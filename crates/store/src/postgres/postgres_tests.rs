@@ -14,7 +14,7 @@ use throughline_core::{LogId, LogOpening, Name, Receipt, StoreError, Tenant};
 use crate::backend::{
     Backend, ChainRow, Guard, Salt, SealedAppend, SealedBatch, SealedRecord, Span,
 };
-use crate::chain::{GENESIS, Head, Header, Link};
+use crate::chain::{GENESIS, Head, Header, Link, nature};
 use crate::options::Options;
 use crate::postgres::Postgres;
 
@@ -137,14 +137,22 @@ async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
 }
 
 /// Computes every link anew, and where the chains end by that.
-fn proven(rows: &[ChainRow]) -> Vec<Head> {
+async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
+    let mut natures: HashMap<(Tenant, LogId), String> = HashMap::new();
     let mut ends: HashMap<(Tenant, Name), (u64, Link)> = HashMap::new();
     for ChainRow { tenant, log, row, .. } in rows {
         let end = ends.entry((tenant.clone(), row.writer.clone())).or_insert((0, GENESIS));
         assert_eq!(row.position, end.0 + 1, "a chain has no gap");
+        let key = (tenant.clone(), log.clone());
+        if !natures.contains_key(&key) {
+            let head = node.log(tenant, log).await.expect("the log is read").expect("it is there");
+            let nature = nature(head.kind, head.of.as_ref(), head.fork.as_ref());
+            natures.insert(key.clone(), nature);
+        }
         let header = Header {
             tenant,
             log,
+            nature: &natures[&key],
             seq: row.seq,
             kind: &row.kind,
             at: row.at,
@@ -171,7 +179,7 @@ async fn assert_sound(node: &Postgres) {
     let rows = whole_chain(node).await;
     let mut heads = node.heads().await.expect("the heads are read");
     heads.sort_by_key(|head| (head.tenant.clone(), head.writer.clone()));
-    assert_eq!(proven(&rows), heads);
+    assert_eq!(proven(node, &rows).await, heads);
     assert_eq!(node.check().await.expect("it is checked"), Vec::<String>::new());
 }
 

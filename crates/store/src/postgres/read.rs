@@ -21,13 +21,14 @@ use crate::postgres::Shared;
 /// A log's row, with the names of the logs that it refers to.
 const LOG: &str = "SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, l.status, l.last, \
                    l.events, l.bytes, l.created, l.updated, l.gone FROM logs l \
-                   LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork";
+                   LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
+                   LEFT JOIN logs f ON f.id = l.fork AND f.tenant = l.tenant";
 
 /// A record, from column 0 on.
 const RECORD: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, \
                       r.link, s.writer, r.position, r.blob, r.content, w.epoch, w.salt, r.erased";
-const FROM_RECORDS: &str =
-    "FROM records r JOIN segments s ON s.id = r.segment LEFT JOIN salts w ON w.record = r.id";
+const FROM_RECORDS: &str = "FROM records r JOIN segments s ON s.id = r.segment AND s.tenant = r.tenant \
+     LEFT JOIN salts w ON w.record = r.id AND w.tenant = r.tenant";
 
 pub(super) async fn log(
     shared: &Shared,
@@ -150,11 +151,11 @@ pub(super) async fn blob(
     shared: &Shared,
     tenant: &Tenant,
     blob: i64,
-) -> Result<Option<Bytes>, StoreError> {
+) -> Result<Option<(Digest, Bytes)>, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(None) };
-    let sql = "SELECT content FROM blobs WHERE id = $2 AND tenant = $1";
+    let sql = "SELECT hash, content FROM blobs WHERE id = $2 AND tenant = $1";
     let row = shared.server.query_opt(sql, &[&tenant, &blob]).await?;
-    row.map(|row| bytes(&row, 0)).transpose()
+    row.map(|row| Ok((digest(&row, 0)?, bytes(&row, 1)?))).transpose()
 }
 
 pub(super) async fn find(
@@ -189,7 +190,7 @@ pub(super) async fn find(
             first: number(&row, 5)?,
             last: number(&row, 6)?,
             prefix: digest_or_none(&row, 7)?,
-            gone: Erased::of(field(&row, 8)?).map(Erased::why),
+            gone: erased(&row, 8)?.map(Erased::why),
         };
         *answer = Some(Found { turn, siblings });
     }
@@ -336,7 +337,7 @@ fn head(row: &tokio_postgres::Row) -> Result<LogHead, StoreError> {
         bytes: number(row, 9)?,
         created: time(field(row, 10)?)?,
         updated: time(field(row, 11)?)?,
-        gone: Erased::of(field(row, 12)?).map(Erased::why),
+        gone: erased(row, 12)?.map(Erased::why),
     })
 }
 
@@ -364,8 +365,17 @@ fn record(row: &tokio_postgres::Row, from: usize) -> Result<Row, StoreError> {
         blob: field(row, from + 11)?,
         content: field::<Option<&[u8]>>(row, from + 12)?.map(Bytes::copy_from_slice),
         salt,
-        erased: Erased::of(field(row, from + 15)?),
+        erased: erased(row, from + 15)?,
     })
+}
+
+/// Why something is no more. A number that means nothing was not written by us.
+fn erased(row: &tokio_postgres::Row, column: usize) -> Result<Option<Erased>, StoreError> {
+    let number: Option<i16> = field(row, column)?;
+    match (number, Erased::of(number)) {
+        (Some(_), None) => Err(damaged("why a content is gone")),
+        (_, erased) => Ok(erased),
+    }
 }
 
 /// As a log's kind is kept.

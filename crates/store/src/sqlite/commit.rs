@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{
-    LogId, LogKind, Name, PendingStatus, Receipt, StoreError, Tenant, Written, kind,
-};
+use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, Written, kind};
 
-use crate::backend::{Erase, Guard, SealedAppend, SealedBatch, SealedNode, SealedRecord};
-use crate::chain::{GENESIS, Head, Header, Link, is_name};
+use crate::backend::{Erase, SealedAppend, SealedBatch, SealedNode, SealedRecord};
+use crate::chain::{GENESIS, Head, Header, Link};
 use crate::manifest::Manifest;
+use crate::sqlite::plan::{Plan, check_names, check_open, plan, position_of, repeated};
 
 /// Why a batch was not written.
 pub(super) enum Stop {
@@ -49,18 +48,6 @@ struct Segment {
     touched: bool,
     /// Committed since the last manifest.
     moved: bool,
-}
-
-/// A log, as it is before and then after the batch.
-struct Plan {
-    /// Its row; one that the batch opens has none yet.
-    id: i64,
-    /// The row of the log that it forks off.
-    parent: Option<i64>,
-    first: u64,
-    last: u64,
-    events: u64,
-    rewinds: String,
 }
 
 impl Chains {
@@ -105,10 +92,15 @@ impl Chains {
             position_of(batch, &node.log)?;
         }
         // From here on nothing but the database can stop it.
-        for (append, plan) in batch.appends.iter().zip(&mut plans) {
-            if append.opening.is_some() {
-                open_log(db, tenant, append, plan, now)?;
+        // A thread is opened before its runs, in whichever order the batch names them.
+        for runs in [false, true] {
+            for (append, plan) in batch.appends.iter().zip(&mut plans) {
+                if append.opening.as_ref().is_some_and(|opening| opening.of.is_some() == runs) {
+                    open_log(db, tenant, append, plan, now)?;
+                }
             }
+        }
+        for (append, plan) in batch.appends.iter().zip(&mut plans) {
             self.append(db, &batch.tenant, append, plan, now)?;
         }
         for id in &batch.takes {
@@ -203,6 +195,7 @@ impl Chains {
         let header = Header {
             tenant,
             log,
+            nature: &plan.nature,
             seq: plan.last,
             kind: &record.kind,
             at,
@@ -353,189 +346,6 @@ pub(super) fn write_manifest(db: &Connection, manifest: &Manifest) -> Result<(),
     Ok(())
 }
 
-fn check_names(batch: &SealedBatch) -> Result<(), StoreError> {
-    let mut names = vec![&batch.tenant.0];
-    for append in &batch.appends {
-        names.push(&append.log.0);
-        names.extend(append.records.iter().map(|record| &record.kind));
-    }
-    match names.into_iter().find(|name| !is_name(name)) {
-        None => {}
-        Some(name) => {
-            let problem = format!(
-                "{:?} cannot be a name: it must have 1 to 200 characters and no line breaks",
-                name.chars().take(40).collect::<String>()
-            );
-            return Err(StoreError::invalid(problem));
-        }
-    }
-    let mut logs: Vec<&LogId> = batch.appends.iter().map(|append| &append.log).collect();
-    logs.sort();
-    if logs.windows(2).any(|pair| pair.first() == pair.last()) {
-        return Err(StoreError::invalid("a batch names each log once"));
-    }
-    Ok(())
-}
-
-/// The receipt of the batch that was written under the same names.
-fn repeated(db: &Connection, tenant: i64, batch: &SealedBatch) -> Result<Option<Receipt>, Stop> {
-    let mut receipts = Vec::with_capacity(batch.once.len());
-    for (hash, name) in &batch.once {
-        let known = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
-        let known = db.prepare_cached(known)?.query_row(params![tenant, hash], |row| row.get(0));
-        let known: Option<String> = known.optional()?;
-        receipts.push((known, name));
-    }
-    let Some((first, _)) = receipts.first() else { return Ok(None) };
-    if let Some((_, name)) = receipts.iter().find(|(receipt, _)| receipt != first) {
-        return Err(StoreError::MixedOnce { name: Name::clone(name) }.into());
-    }
-    let receipt = first.as_deref().map(|receipt| Receipt { repeated: true, ..read(receipt) });
-    Ok(receipt)
-}
-
-/// What becomes of the log, if the append may be.
-fn plan(
-    db: &Connection,
-    tenant: i64,
-    batch: &SealedBatch,
-    append: &SealedAppend,
-    now: i64,
-) -> Result<Plan, Stop> {
-    check_guard(db, tenant, append, now)?;
-    let mut plan = match (&append.opening, find_log(db, tenant, &append.log)?) {
-        (None, None) => {
-            return Err(StoreError::NotFound { what: "log", name: append.log.0.clone() }.into());
-        }
-        (None, Some((_, Some(_)))) if append.guard != Guard::Operator => {
-            let problem = format!("{} was forgotten, and takes nothing more", append.log);
-            return Err(StoreError::invalid(problem).into());
-        }
-        (None, Some((plan, _))) => plan,
-        (Some(_), Some((plan, _))) => {
-            let log = append.log.clone();
-            return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
-        }
-        (Some(opening), None) => {
-            if let Some(of) = &opening.of {
-                let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
-                if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
-                    let name = of.0.clone();
-                    return Err(StoreError::NotFound { what: "thread", name }.into());
-                }
-            }
-            match &opening.fork {
-                None => Plan {
-                    id: 0,
-                    parent: None,
-                    first: 0,
-                    last: 0,
-                    events: 0,
-                    rewinds: String::new(),
-                },
-                Some(fork) => match find_log(db, tenant, &fork.log)? {
-                    None => {
-                        let name = fork.log.0.clone();
-                        return Err(StoreError::NotFound { what: "thread", name }.into());
-                    }
-                    Some((parent, _)) if fork.at > parent.last => {
-                        let (log, last) = (&fork.log, parent.last);
-                        let problem = format!("{log} ends at {last}: fork it there or before");
-                        return Err(StoreError::invalid(problem).into());
-                    }
-                    Some((parent, _)) => Plan {
-                        id: 0,
-                        parent: Some(parent.id),
-                        first: 0,
-                        last: fork.at,
-                        events: 0,
-                        rewinds: rewinds_until(&parent.rewinds, fork.at),
-                    },
-                },
-            }
-        }
-    };
-    check_expected(append, plan.last)?;
-    check_rewind(append, plan.last)?;
-    plan.first = plan.last + 1;
-    Ok(plan)
-}
-
-/// The log's row, and whether its content is gone.
-fn find_log(
-    db: &Connection,
-    tenant: i64,
-    log: &LogId,
-) -> Result<Option<(Plan, Option<i16>)>, rusqlite::Error> {
-    let find = "SELECT id, last, events, coalesce(rewinds, ''), gone FROM logs
-                WHERE tenant = ?1 AND name = ?2";
-    let found = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
-        let plan = Plan {
-            id: row.get(0)?,
-            parent: None,
-            first: 0,
-            last: unsigned(row.get(1)?),
-            events: unsigned(row.get(2)?),
-            rewinds: row.get(3)?,
-        };
-        Ok((plan, row.get(4)?))
-    });
-    found.optional()
-}
-
-/// The rewinds that a fork shares with its parent.
-fn rewinds_until(rewinds: &str, at: u64) -> String {
-    let holds = |rewind: &&str| {
-        let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
-        place.is_some_and(|place| place <= at)
-    };
-    rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
-}
-
-fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
-    match append.expect {
-        Some(expected) if expected != found => {
-            Err(StoreError::Conflict { log: append.log.clone(), expected, found })
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
-    match append.rewind_to {
-        Some(to) if to > last => {
-            let problem = format!("{} ends at {last}: rewind it to there or before", append.log);
-            Err(StoreError::invalid(problem))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn check_guard(db: &Connection, tenant: i64, append: &SealedAppend, now: i64) -> Result<(), Stop> {
-    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
-    let lease = |db: &Connection| {
-        let row = params![tenant, append.log.0];
-        let found = db.prepare_cached(lease)?.query_row(row, |row| {
-            Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
-        });
-        found.optional()
-    };
-    match append.guard {
-        Guard::Operator => Ok(()),
-        Guard::Free => match lease(db)? {
-            Some((owner, _, until)) if until > now => {
-                let (log, left_ms) = (append.log.clone(), unsigned(until - now));
-                Err(StoreError::Held { log, owner, left_ms }.into())
-            }
-            Some(_) | None => Ok(()),
-        },
-        Guard::Behind(fence) => match lease(db)? {
-            Some((_, held, until)) if held == fence.0.get() && until > now => Ok(()),
-            Some(_) | None => Err(StoreError::Fenced { log: append.log.clone() }.into()),
-        },
-    }
-}
-
 /// Adds the log's row.
 fn open_log(
     db: &Connection,
@@ -560,28 +370,6 @@ fn open_log(
     ])?;
     plan.id = db.last_insert_rowid();
     Ok(())
-}
-
-fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> Result<(), Stop> {
-    let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
-    let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
-        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
-    });
-    let status = match found.optional()? {
-        None => {
-            return Err(StoreError::NotFound { what: "pending entry", name: id.clone() }.into());
-        }
-        Some((Some(_), _)) => PendingStatus::Taken,
-        Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,
-        Some((None, _)) => return Ok(()),
-    };
-    Err(StoreError::Taken { id: id.clone(), status }.into())
-}
-
-/// Which of the batch's appends writes to the log.
-fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize, StoreError> {
-    let place = batch.appends.iter().position(|append| append.log == *log);
-    place.ok_or_else(|| StoreError::invalid(format!("the batch adds nothing to {log}")))
 }
 
 fn capture(
@@ -637,7 +425,7 @@ fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::
     }
     for (id, _) in &rows {
         db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
-        let empty = "UPDATE records SET content = NULL, erased = ?2 WHERE id = ?1";
+        let empty = "UPDATE records SET content = NULL, blob = NULL, erased = ?2 WHERE id = ?1";
         db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
     }
     for blob in rows.iter().filter_map(|(_, blob)| *blob) {
@@ -660,7 +448,7 @@ fn print(receipt: &Receipt) -> String {
     receipt.written.iter().map(line).collect()
 }
 
-fn read(receipt: &str) -> Receipt {
+pub(super) fn read(receipt: &str) -> Receipt {
     let line = |line: &str| {
         let mut words = line.split('\t');
         Some(Written {
@@ -678,6 +466,15 @@ pub(super) fn kind_number(kind: LogKind) -> i16 {
     match kind {
         LogKind::Thread => 1,
         LogKind::Run => 2,
+    }
+}
+
+/// The kind of a log that is kept as that.
+pub(super) fn kind_of(number: i16) -> Result<LogKind, rusqlite::Error> {
+    match number {
+        1 => Ok(LogKind::Thread),
+        2 => Ok(LogKind::Run),
+        other => Err(rusqlite::Error::IntegralValueOutOfRange(1, other.into())),
     }
 }
 

@@ -183,6 +183,12 @@ pub(super) fn scrub(db: &Connection) -> Result<(), rusqlite::Error> {
     for _ in 0..2_000 {
         let busy: i64 = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy == 0 {
+            // That the WAL is empty must reach the disk too, or a loss of power brings back what was in it. SQLite does
+            // not wait for that; but the next commit does.
+            db.pragma_update(None, "synchronous", "FULL")?;
+            let touch = "INSERT INTO kept VALUES ('scrubbed', ?1)
+                         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+            db.execute(touch, [now(db)?.to_be_bytes()])?;
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -236,6 +242,34 @@ pub(super) fn check(db: &Connection) -> Result<Vec<String>, rusqlite::Error> {
     })?;
     for gap in gaps {
         problems.push(gap?);
+    }
+    // Whatever belongs to nothing was not written by us, or should have been destroyed.
+    let strays = [
+        (
+            "salts",
+            "salts s WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.id = s.record
+             AND r.tenant = s.tenant AND r.erased IS NULL)",
+        ),
+        (
+            "large contents",
+            "blobs b WHERE NOT EXISTS (SELECT 1 FROM records r WHERE r.blob = b.id
+             AND r.tenant = b.tenant AND r.erased IS NULL)",
+        ),
+        (
+            "logs",
+            "logs l WHERE NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = l.tenant)
+             OR (l.fork IS NULL) <> (l.fork_at IS NULL) OR EXISTS (SELECT 1 FROM (SELECT l.of AS id UNION
+             SELECT l.fork) p WHERE p.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM logs o
+             WHERE o.id = p.id AND o.tenant = l.tenant))",
+        ),
+        ("segments", "segments g WHERE NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = g.tenant)"),
+    ];
+    for (what, strays) in strays {
+        let count: i64 =
+            db.query_row(&format!("SELECT count(*) FROM {strays}"), [], |row| row.get(0))?;
+        if count > 0 {
+            problems.push(format!("{count} {what} belong to nothing"));
+        }
     }
     Ok(problems)
 }

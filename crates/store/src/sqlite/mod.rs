@@ -5,6 +5,7 @@
 
 mod commit;
 mod keep;
+mod plan;
 mod read;
 mod schema;
 mod wait;
@@ -108,7 +109,7 @@ impl Backend for Sqlite {
         self.readers.read(move |db| read::about(db, &tenant, about))
     }
 
-    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<Bytes>> {
+    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<(Digest, Bytes)>> {
         let tenant = tenant.clone();
         self.readers.read(move |db| read::blob(db, &tenant, blob))
     }

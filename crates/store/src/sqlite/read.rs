@@ -7,8 +7,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql, params};
 use throughline_core::{
-    Boxed, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
-    StoreError, Tenant, VaultTurn,
+    Boxed, Digest, Found, LogHead, LogId, Name, NodeId, Pending, PendingStatus, Rewind, StoreError,
+    Tenant, VaultTurn,
 };
 use tokio::sync::Semaphore;
 
@@ -17,7 +17,7 @@ use crate::backend::{
 };
 use crate::chain::Head;
 use crate::manifest::Manifest;
-use crate::sqlite::commit::{kind_number, number, unsigned};
+use crate::sqlite::commit::{kind_number, kind_of, number, unsigned};
 use crate::sqlite::schema::{Access, connect, failure};
 use crate::sqlite::writer::now;
 
@@ -72,7 +72,8 @@ impl Readers {
 const LOG: &str = "
     SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, l.status, l.last, l.events, l.bytes,
            l.created, l.updated, l.gone
-    FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+    FROM logs l LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant
+    LEFT JOIN logs f ON f.id = l.fork AND f.tenant = l.tenant
     WHERE l.tenant = (SELECT id FROM tenants WHERE name = ?1)";
 
 pub(super) fn log(
@@ -133,7 +134,7 @@ fn log_head(row: &SqlRow<'_>) -> Result<LogHead, rusqlite::Error> {
     let fork = row.get::<_, Option<Name>>(3)?.map(LogId);
     Ok(LogHead {
         log: LogId(row.get(0)?),
-        kind: if row.get::<_, i16>(1)? == 2 { LogKind::Run } else { LogKind::Thread },
+        kind: kind_of(row.get(1)?)?,
         of: row.get::<_, Option<Name>>(2)?.map(LogId),
         fork: fork_of(fork, row.get::<_, Option<i64>>(4)?.map(unsigned)),
         rewinds: rewinds_of(rewinds.as_deref().unwrap_or_default()),
@@ -143,8 +144,19 @@ fn log_head(row: &SqlRow<'_>) -> Result<LogHead, rusqlite::Error> {
         bytes: unsigned(row.get(9)?),
         created: instant(row.get(10)?),
         updated: instant(row.get(11)?),
-        gone: Erased::of(row.get(12)?).map(Erased::why),
+        gone: erased(row, 12)?.map(Erased::why),
     })
+}
+
+/// Why something is no more. A number that means nothing was not written by us.
+fn erased(row: &SqlRow<'_>, column: usize) -> Result<Option<Erased>, rusqlite::Error> {
+    let number: Option<i16> = row.get(column)?;
+    match (number, Erased::of(number)) {
+        (Some(number), None) => {
+            Err(rusqlite::Error::IntegralValueOutOfRange(column, number.into()))
+        }
+        (_, erased) => Ok(erased),
+    }
 }
 
 /// The rewinds of a log, from the text in which they are kept.
@@ -160,7 +172,7 @@ const ROW: &str = "
     SELECT r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, r.link, g.writer,
            r.position, r.blob, r.content, s.epoch, s.salt, r.erased";
 const ROWS: &str = "
-    FROM records r JOIN segments g ON g.id = r.segment LEFT JOIN salts s ON s.record = r.id
+    FROM records r JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant LEFT JOIN salts s ON s.record = r.id AND s.tenant = r.tenant
     WHERE r.tenant = (SELECT id FROM tenants WHERE name = ?1)
     AND r.log = (SELECT l.id FROM logs l JOIN tenants t ON t.id = l.tenant
                  WHERE t.name = ?1 AND l.name = ?2)";
@@ -211,7 +223,7 @@ fn row(row: &SqlRow<'_>) -> Result<Row, rusqlite::Error> {
         blob: row.get(11)?,
         content: row.get::<_, Option<Vec<u8>>>(12)?.map(Bytes::from),
         salt,
-        erased: Erased::of(row.get(15)?),
+        erased: erased(row, 15)?,
     })
 }
 
@@ -258,12 +270,12 @@ pub(super) fn blob(
     db: &Connection,
     tenant: &Tenant,
     blob: i64,
-) -> Result<Option<Bytes>, rusqlite::Error> {
-    let find = "SELECT b.content FROM blobs b JOIN tenants t ON t.id = b.tenant
+) -> Result<Option<(Digest, Bytes)>, rusqlite::Error> {
+    let find = "SELECT b.hash, b.content FROM blobs b JOIN tenants t ON t.id = b.tenant
                 WHERE t.name = ?1 AND b.id = ?2";
-    let found = db
-        .prepare_cached(find)?
-        .query_row(params![tenant.0, blob], |row| row.get::<_, Vec<u8>>(0).map(Bytes::from));
+    let found = db.prepare_cached(find)?.query_row(params![tenant.0, blob], |row| {
+        Ok((row.get(0)?, row.get::<_, Vec<u8>>(1).map(Bytes::from)?))
+    });
     found.optional()
 }
 
@@ -296,7 +308,7 @@ fn find_one(
             first: unsigned(row.get(3)?),
             last: unsigned(row.get(4)?),
             prefix: row.get(5)?,
-            gone: Erased::of(row.get(7)?).map(Erased::why),
+            gone: erased(row, 7)?.map(Erased::why),
         };
         Ok(Found { turn, siblings: row.get::<_, u32>(6)?.saturating_sub(1) })
     });
@@ -342,8 +354,8 @@ pub(super) fn chain(
 ) -> Result<Vec<ChainRow>, rusqlite::Error> {
     let find = format!(
         "{ROW}, r.id, t.name, l.name
-         FROM records r LEFT JOIN segments g ON g.id = r.segment LEFT JOIN salts s ON s.record = r.id
-         LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
+         FROM records r LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant LEFT JOIN salts s ON s.record = r.id
+         AND s.tenant = r.tenant LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
          WHERE r.id > ?1 ORDER BY r.id LIMIT ?2"
     );
     let mut find = db.prepare_cached(&find)?;

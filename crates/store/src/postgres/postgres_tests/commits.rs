@@ -305,7 +305,7 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
         Some(one),
         "kept once"
     );
-    assert_eq!(node.blob(&tenant(), one).await.unwrap().unwrap(), vec![1; 3 << 20]);
+    assert_eq!(node.blob(&tenant(), one).await.unwrap().unwrap().1, vec![1; 3 << 20]);
     assert_eq!(node.blob(&Tenant::from("other"), one).await.unwrap(), None);
 
     let operator = |records: Vec<SealedRecord>| SealedAppend {

@@ -91,7 +91,7 @@ async fn nodes_write_to_one_tenant_and_one_log_at_once() {
     let reader = nodes[1].clone();
     let reading = tokio::spawn(async move {
         for _ in 0..5 {
-            proven(&whole_chain(&reader).await);
+            proven(&reader, &whole_chain(&reader).await).await;
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
     });

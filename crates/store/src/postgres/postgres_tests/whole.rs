@@ -128,6 +128,7 @@ async fn damage_is_told() {
             "acme/a has lost its last record.",
             "acme/a has more or fewer records than it counts.",
             "acme/w1 is a chain with more or fewer records than it counts.",
+            "the salt of record 2 belongs to nothing.",
         ]
     );
 }

@@ -1,0 +1,241 @@
+//! Whether a batch may be written, and what becomes of each log if it is. Nothing is written here.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use throughline_core::{ForkPoint, LogId, Name, PendingStatus, Receipt, StoreError};
+
+use crate::backend::{Guard, SealedAppend, SealedBatch};
+use crate::chain::{is_name, nature};
+use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
+
+/// A log, as it is before and then after the batch.
+pub(super) struct Plan {
+    /// Its row; one that the batch opens has none yet.
+    pub(super) id: i64,
+    /// The row of the log that it forks off.
+    pub(super) parent: Option<i64>,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) events: u64,
+    pub(super) rewinds: String,
+    /// What the log is, as its records prove it.
+    pub(super) nature: String,
+}
+
+pub(super) fn check_names(batch: &SealedBatch) -> Result<(), StoreError> {
+    let mut names = vec![&batch.tenant.0];
+    for append in &batch.appends {
+        names.push(&append.log.0);
+        names.extend(append.records.iter().map(|record| &record.kind));
+    }
+    match names.into_iter().find(|name| !is_name(name)) {
+        None => {}
+        Some(name) => {
+            let problem = format!(
+                "{:?} cannot be a name: it must have 1 to 200 characters and no line breaks",
+                name.chars().take(40).collect::<String>()
+            );
+            return Err(StoreError::invalid(problem));
+        }
+    }
+    let mut logs: Vec<&LogId> = batch.appends.iter().map(|append| &append.log).collect();
+    logs.sort();
+    if logs.windows(2).any(|pair| pair.first() == pair.last()) {
+        return Err(StoreError::invalid("a batch names each log once"));
+    }
+    Ok(())
+}
+
+/// The receipt of the batch that was written under the same names.
+pub(super) fn repeated(
+    db: &Connection,
+    tenant: i64,
+    batch: &SealedBatch,
+) -> Result<Option<Receipt>, Stop> {
+    let mut receipts = Vec::with_capacity(batch.once.len());
+    for (hash, name) in &batch.once {
+        let known = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
+        let known = db.prepare_cached(known)?.query_row(params![tenant, hash], |row| row.get(0));
+        let known: Option<String> = known.optional()?;
+        receipts.push((known, name));
+    }
+    let Some((first, _)) = receipts.first() else { return Ok(None) };
+    if let Some((_, name)) = receipts.iter().find(|(receipt, _)| receipt != first) {
+        return Err(StoreError::MixedOnce { name: Name::clone(name) }.into());
+    }
+    let receipt = first.as_deref().map(|receipt| Receipt { repeated: true, ..read(receipt) });
+    Ok(receipt)
+}
+
+/// What becomes of the log, if the append may be.
+pub(super) fn plan(
+    db: &Connection,
+    tenant: i64,
+    batch: &SealedBatch,
+    append: &SealedAppend,
+    now: i64,
+) -> Result<Plan, Stop> {
+    check_guard(db, tenant, append, now)?;
+    let mut plan = match (&append.opening, find_log(db, tenant, &append.log)?) {
+        (None, None) => {
+            return Err(StoreError::NotFound { what: "log", name: append.log.0.clone() }.into());
+        }
+        (None, Some((_, Some(_)))) if append.guard != Guard::Operator => {
+            let problem = format!("{} was forgotten, and takes nothing more", append.log);
+            return Err(StoreError::invalid(problem).into());
+        }
+        (None, Some((plan, _))) => plan,
+        (Some(_), Some((plan, _))) => {
+            let log = append.log.clone();
+            return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
+        }
+        (Some(opening), None) => {
+            let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref());
+            if let Some(of) = &opening.of {
+                let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
+                if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
+                    let name = of.0.clone();
+                    return Err(StoreError::NotFound { what: "thread", name }.into());
+                }
+            }
+            match &opening.fork {
+                None => Plan {
+                    id: 0,
+                    parent: None,
+                    first: 0,
+                    last: 0,
+                    events: 0,
+                    rewinds: String::new(),
+                    nature,
+                },
+                Some(fork) => match find_log(db, tenant, &fork.log)? {
+                    None => {
+                        let name = fork.log.0.clone();
+                        return Err(StoreError::NotFound { what: "thread", name }.into());
+                    }
+                    Some((parent, _)) if fork.at > parent.last => {
+                        let (log, last) = (&fork.log, parent.last);
+                        let problem = format!("{log} ends at {last}: fork it there or before");
+                        return Err(StoreError::invalid(problem).into());
+                    }
+                    Some((parent, _)) => Plan {
+                        id: 0,
+                        parent: Some(parent.id),
+                        first: 0,
+                        last: fork.at,
+                        events: 0,
+                        rewinds: rewinds_until(&parent.rewinds, fork.at),
+                        nature,
+                    },
+                },
+            }
+        }
+    };
+    check_expected(append, plan.last)?;
+    check_rewind(append, plan.last)?;
+    plan.first = plan.last + 1;
+    Ok(plan)
+}
+
+/// The log's row, and whether its content is gone.
+fn find_log(
+    db: &Connection,
+    tenant: i64,
+    log: &LogId,
+) -> Result<Option<(Plan, Option<i16>)>, rusqlite::Error> {
+    let find = "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
+                l.fork_at FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+                WHERE l.tenant = ?1 AND l.name = ?2";
+    let found = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
+        let of = row.get::<_, Option<Name>>(6)?.map(LogId);
+        let fork = match (row.get::<_, Option<Name>>(7)?, row.get::<_, Option<i64>>(8)?) {
+            (Some(log), Some(at)) => Some(ForkPoint { log: LogId(log), at: unsigned(at) }),
+            (_, _) => None,
+        };
+        let plan = Plan {
+            id: row.get(0)?,
+            parent: None,
+            first: 0,
+            last: unsigned(row.get(1)?),
+            events: unsigned(row.get(2)?),
+            rewinds: row.get(3)?,
+            nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()),
+        };
+        Ok((plan, row.get(4)?))
+    });
+    found.optional()
+}
+
+/// The rewinds that a fork shares with its parent.
+fn rewinds_until(rewinds: &str, at: u64) -> String {
+    let holds = |rewind: &&str| {
+        let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
+        place.is_some_and(|place| place <= at)
+    };
+    rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
+}
+
+fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
+    match append.expect {
+        Some(expected) if expected != found => {
+            Err(StoreError::Conflict { log: append.log.clone(), expected, found })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
+    match append.rewind_to {
+        Some(to) if to > last => {
+            let problem = format!("{} ends at {last}: rewind it to there or before", append.log);
+            Err(StoreError::invalid(problem))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_guard(db: &Connection, tenant: i64, append: &SealedAppend, now: i64) -> Result<(), Stop> {
+    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
+    let lease = |db: &Connection| {
+        let row = params![tenant, append.log.0];
+        let found = db.prepare_cached(lease)?.query_row(row, |row| {
+            Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
+        });
+        found.optional()
+    };
+    match append.guard {
+        Guard::Operator => Ok(()),
+        Guard::Free => match lease(db)? {
+            Some((owner, _, until)) if until > now => {
+                let (log, left_ms) = (append.log.clone(), unsigned(until - now));
+                Err(StoreError::Held { log, owner, left_ms }.into())
+            }
+            Some(_) | None => Ok(()),
+        },
+        Guard::Behind(fence) => match lease(db)? {
+            Some((_, held, until)) if held == fence.0.get() && until > now => Ok(()),
+            Some(_) | None => Err(StoreError::Fenced { log: append.log.clone() }.into()),
+        },
+    }
+}
+
+pub(super) fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> Result<(), Stop> {
+    let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
+    let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
+        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+    });
+    let status = match found.optional()? {
+        None => {
+            return Err(StoreError::NotFound { what: "pending entry", name: id.clone() }.into());
+        }
+        Some((Some(_), _)) => PendingStatus::Taken,
+        Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,
+        Some((None, _)) => return Ok(()),
+    };
+    Err(StoreError::Taken { id: id.clone(), status }.into())
+}
+
+/// Which of the batch's appends writes to the log.
+pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize, StoreError> {
+    let place = batch.appends.iter().position(|append| append.log == *log);
+    place.ok_or_else(|| StoreError::invalid(format!("the batch adds nothing to {log}")))
+}

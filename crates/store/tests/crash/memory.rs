@@ -1,0 +1,198 @@
+//! What the parent was told, and how it holds the store to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use throughline_core::{Fence, LogId, Record, Store, StoreError};
+use throughline_store::{Journal, unpack};
+
+use crate::load::{CALLERS, Number, behind, held, places, tenant};
+
+/// Everything that was acknowledged.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// Batches, and where they were written.
+    batches: BTreeMap<Number, String>,
+    /// The same, since the last look.
+    new: Vec<Number>,
+    /// Batches that are there though nobody heard of them.
+    unheard: BTreeSet<Number>,
+    /// Records behind a fence: their place, and what they say.
+    behind: BTreeMap<u64, Vec<u8>>,
+    /// The highest fence that was given out.
+    fence: u64,
+    /// How many records were proven the last time.
+    pub(crate) proven: u64,
+}
+
+impl Memory {
+    /// Takes in what the child said; whether it acknowledged something.
+    pub(crate) fn hear(&mut self, line: &str) -> bool {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["batch", number, places] => {
+                let number: Number = number.parse().unwrap();
+                assert!(self.batches.insert(number, places.to_owned()).is_none(), "{number} twice");
+                self.new.push(number);
+                true
+            }
+            ["lease", fence] => {
+                let fence: u64 = fence.parse().unwrap();
+                assert!(fence > self.fence, "fence {fence} after {}", self.fence);
+                self.fence = fence;
+                true
+            }
+            ["behind", fence, count, seq] => {
+                let fence = Fence(fence.parse::<NonZeroU64>().unwrap());
+                let said = behind(fence, count.parse().unwrap());
+                let before = self.behind.insert(seq.parse().unwrap(), said);
+                assert!(before.is_none(), "record {seq} behind the fence twice");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.unheard.len()
+    }
+
+    /// Nothing that was acknowledged is lost or changed, nothing is there twice or by half.
+    pub(crate) async fn check(&mut self, journal: &Journal, round: u32) {
+        let mut found: BTreeSet<Number> = BTreeSet::new();
+        let mut checkpoints: BTreeMap<Number, u64> = BTreeMap::new();
+        for caller in (0..CALLERS).step_by(2) {
+            let thread = Number { round, caller, count: 0 }.thread();
+            let mut before: Option<Number> = None;
+            for record in all(journal, &thread).await {
+                let bytes = record.content.bytes().expect("nothing was forgotten");
+                if &*record.kind == "checkpoint" {
+                    let number = before.expect("a checkpoint comes after its item");
+                    assert_eq!(**bytes, number.checkpoint());
+                    checkpoints.insert(number, record.seq);
+                } else {
+                    let number = batch_of(bytes);
+                    assert!(found.insert(number), "{number} is in {thread} twice");
+                    assert!(**bytes == number.item(), "{number} has another content");
+                    if let Some(before) = before.filter(|before| before.has_checkpoint()) {
+                        assert!(checkpoints.contains_key(&before), "{before} is there by half");
+                    }
+                    before = Some(number);
+                }
+            }
+        }
+        for number in self.batches.keys() {
+            assert!(found.contains(number), "{number} was acknowledged and is lost");
+        }
+        self.unheard =
+            found.iter().filter(|number| !self.batches.contains_key(number)).copied().collect();
+        self.check_runs(journal, round, &found).await;
+        self.check_once_and_vault(journal, round, &found).await;
+        if let Some((_, seq)) = checkpoints.iter().next_back() {
+            let thread = checkpoints.keys().next_back().unwrap().thread();
+            let last = journal.checkpoint(&tenant(), &thread, *seq).await.unwrap().unwrap();
+            assert_eq!(last.seq, *seq);
+        }
+        let held = all(journal, &held()).await;
+        for (seq, said) in &self.behind {
+            let record = usize::try_from(*seq).ok().and_then(|seq| held.get(seq - 1));
+            let record = record.unwrap_or_else(|| panic!("record {seq} behind the fence is lost"));
+            assert_eq!(**record.content.bytes().unwrap(), **said);
+        }
+    }
+
+    /// The runs have the events of exactly the batches that the threads have.
+    async fn check_runs(&self, journal: &Journal, round: u32, found: &BTreeSet<Number>) {
+        for caller in 0..CALLERS {
+            let mut here =
+                found.iter().filter(|number| number.round == round && number.caller == caller);
+            let run = Number { round, caller, count: 0 }.run();
+            if journal.log(&tenant(), &run).await.unwrap().is_none() {
+                assert_eq!(here.next(), None, "{run} is lost");
+                continue;
+            }
+            let mut event = 0;
+            for record in all(journal, &run).await {
+                let number =
+                    here.next().unwrap_or_else(|| panic!("{run} has more than its thread"));
+                let events = unpack(&record).unwrap();
+                for ((place, found), said) in events.iter().zip(number.events()) {
+                    event += 1;
+                    assert_eq!((*place, &**found), (event, &*said));
+                }
+            }
+            assert_eq!(here.next(), None, "{run} has less than its thread");
+            let head = journal.log(&tenant(), &run).await.unwrap().unwrap();
+            assert_eq!(head.events, event);
+        }
+    }
+
+    /// What happened once does not happen again, whether it was acknowledged or not; and it can be found.
+    async fn check_once_and_vault(
+        &mut self,
+        journal: &Journal,
+        round: u32,
+        found: &BTreeSet<Number>,
+    ) {
+        for number in found.iter().filter(|number| number.round == round) {
+            let receipt = journal.commit(number.batch()).await.unwrap();
+            assert!(receipt.repeated, "{number} happened twice");
+            if let Some(places_heard) = self.batches.get(number) {
+                assert_eq!(places(&receipt), *places_heard, "{number}");
+            }
+            let turn = journal.find(&tenant(), &[number.claim()]).await.unwrap();
+            let [Some(turn)] = &turn[..] else { panic!("the turn of {number} is lost") };
+            assert_eq!(turn.turn.log, number.thread());
+            let span = (turn.turn.first, turn.turn.last);
+            assert_eq!(span, (receipt.written[0].first, receipt.written[0].last));
+        }
+        for number in self.new.drain(..) {
+            assert_eq!(number.round, round);
+        }
+    }
+
+    /// What the dead child held is free again, and its fence is worth nothing.
+    pub(crate) async fn free_leases(&mut self, journal: &Journal) {
+        let time = Duration::from_mins(10);
+        // The child may have been killed between taking the lease and saying so.
+        for fence in [self.fence, self.fence + 1] {
+            if let Some(fence) = NonZeroU64::new(fence).map(Fence) {
+                journal.release(&tenant(), &held(), fence).await.unwrap();
+            }
+        }
+        let lease = journal.lease(&tenant(), &held(), "parent", time).await.unwrap();
+        assert!(lease.fence.0.get() > self.fence);
+        self.fence = lease.fence.0.get();
+        if let Some(before) = NonZeroU64::new(self.fence - 1).map(Fence) {
+            let refused = journal.renew(&tenant(), &held(), before, time).await;
+            assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+        }
+        journal.release(&tenant(), &held(), lease.fence).await.unwrap();
+    }
+}
+
+/// All records of a log, numbered from 1 without a gap. A log that was never opened has none.
+async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
+    let Some(head) = journal.log(&tenant(), log).await.unwrap() else { return Vec::new() };
+    let mut records: Vec<Record> = Vec::new();
+    while records.len() < usize::try_from(head.last).unwrap() {
+        let after = records.len() as u64;
+        records.extend(journal.read(&tenant(), log, after, 1000).await.unwrap());
+        assert!(records.len() as u64 > after, "{log} ends at {after} and says {}", head.last);
+    }
+    for (place, record) in records.iter().enumerate() {
+        assert_eq!(record.seq, place as u64 + 1, "{log} has a gap");
+    }
+    records
+}
+
+/// Which batch an item belongs to.
+fn batch_of(item: &[u8]) -> Number {
+    let text = std::str::from_utf8(item).unwrap();
+    text.split('"').nth(3).unwrap().parse().unwrap()
+}

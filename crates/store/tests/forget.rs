@@ -1,0 +1,311 @@
+//! Law 6: forgetting destroys. Afterwards no file of the store holds what was forgotten, its salts or its keys, in the
+//! database, beside it, or in a backup; and the journal still holds, says what happened, and keeps everybody else's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "forget/secrets.rs"]
+mod secrets;
+
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::Connection;
+use throughline_core::{
+    Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, Tenant, VaultKey,
+    VaultNode, Why, kind,
+};
+use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open, pack};
+use throughline_testkit::{Dice, Folder, cases, figure};
+
+use crate::secrets::Secrets;
+
+fn tenant() -> Tenant {
+    Tenant::from("somebody")
+}
+
+fn key(digits: &str) -> MasterKey {
+    MasterKey::parse(&digits.repeat(32)).unwrap()
+}
+
+async fn opened(file: &Path, master_key: Option<MasterKey>) -> Journal {
+    let options = Options { master_key, ..Options::default() };
+    open(&format!("sqlite://{}", file.display()), &options).await.unwrap()
+}
+
+async fn assert_intact(journal: &Journal) {
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, None);
+}
+
+/// Text that stands nowhere else.
+fn text(dice: &mut Dice, length: usize) -> String {
+    (0..length)
+        .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
+        .collect::<String>()
+        .replace(['"', '\\'], "~")
+}
+
+/// What one item of a thread says, and what its events say.
+fn item(log: &str, number: u32) -> (String, String) {
+    let mut dice = Dice::new(u64::from(number) ^ ((log.len() as u64) << 20));
+    let length = [40, 300, 3_000, 9_000][dice.below(4)];
+    let item = format!("{{\"id\":\"{log}-{number}\",\"text\":\"{}\"}}", text(&mut dice, length));
+    (item, text(&mut dice, 200))
+}
+
+/// A large content. One number is one content.
+fn large(number: u64) -> String {
+    text(&mut Dice::new(number << 40), 40_000)
+}
+
+const SHARED: u64 = 1;
+const UNSHARED: u64 = 2;
+
+/// Two threads, their runs and turns, written in turns so that they share pages; a large content in both, and one in the
+/// first only; a fork of the first.
+async fn write(journal: &Journal, items: u32) {
+    let mut batch = Batch::of(tenant());
+    for log in ["doomed", "other"] {
+        let run = format!("{log}-run");
+        batch = batch.append(Append::to(log).opening(LogOpening::thread()));
+        batch = batch.append(Append::to(run).opening(LogOpening::run(log)));
+    }
+    journal.commit(batch).await.unwrap();
+    for number in 0..items {
+        for log in ["doomed", "other"] {
+            let (item, events) = item(log, number);
+            let about = about_item(&log.into(), &format!("{log}-{number}"));
+            let mut batch = Batch::of(tenant())
+                .append(
+                    Append::to(log).record(NewRecord::new(kind::ITEM, item).about(about.clone())),
+                )
+                .append(
+                    Append::to(format!("{log}-run"))
+                        .record(pack([events.as_bytes()]).about(about.clone())),
+                );
+            batch.vault.push(VaultNode {
+                id: format!("turn-{log}-{number}").into(),
+                parent: None,
+                keys: vec![claim(log, number)],
+                log: log.into(),
+                prefix: None,
+            });
+            journal.commit(batch).await.unwrap();
+        }
+    }
+    for (log, number) in [("doomed", SHARED), ("doomed", UNSHARED), ("other", SHARED)] {
+        let record = NewRecord::new(kind::ITEM, large(number));
+        let checkpoint = NewRecord::new(kind::CHECKPOINT, state(log, number));
+        let append = Append::to(log).record(record).record(checkpoint);
+        journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+    }
+    journal.fork(&tenant(), &"doomed".into(), None, &"fork".into()).await.unwrap();
+    let append = Append::to("fork")
+        .record(NewRecord::new(kind::ITEM, "the fork's own words"))
+        .record(NewRecord::new(kind::CHECKPOINT, state("fork", 0)));
+    journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+}
+
+/// What a checkpoint holds: it was folded from everything before.
+fn state(log: &str, number: u64) -> String {
+    text(&mut Dice::new(number << 50 ^ log.len() as u64), 500)
+}
+
+fn claim(log: &str, number: u32) -> VaultKey {
+    VaultKey::Claim(format!("claim {log} {number}").into())
+}
+
+async fn all(journal: &Journal, log: &str) -> Vec<Record> {
+    journal.read(&tenant(), &LogId::from(log), 0, 10_000).await.unwrap()
+}
+
+fn is_gone(record: &Record, why: Why) -> bool {
+    record.content == Content::Gone(why)
+}
+
+/// Nothing of the other thread is missing.
+async fn assert_other_is_whole(journal: &Journal, items: u32) {
+    let records = all(journal, "other").await;
+    for number in 0..items {
+        let (item, _) = item("other", number);
+        assert_eq!(records[number as usize].content, Content::Here(item.into()));
+    }
+    let shared =
+        records.iter().filter(|record| record.content == Content::Here(large(SHARED).into()));
+    assert_eq!(shared.count(), 1, "a large content that another thread has is gone");
+    let found = journal.find(&tenant(), &[claim("other", 0)]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_forgotten_is_in_no_file() {
+    forget_everywhere(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_forgotten_is_in_no_file_with_a_master_key() {
+    forget_everywhere(Some(key("ab"))).await;
+}
+
+async fn forget_everywhere(master_key: Option<MasterKey>) {
+    let items = (cases(1000) / 25).clamp(40, 400);
+    let folder = Folder::new("forget");
+    let file = folder.join("store.db");
+    let with = if master_key.is_some() { "with" } else { "without" };
+    let journal = opened(&file, master_key.clone()).await;
+    write(&journal, items).await;
+    journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap();
+    assert_intact(&journal).await;
+
+    // One item: its words, the events about it, and every checkpoint that was folded from it.
+    let mut secrets = Secrets::of(&file);
+    secrets.gather("doomed", &[4]);
+    secrets.gather("doomed-run", &[4]);
+    let (said, events) = item("doomed", 3);
+    secrets.say(said.as_bytes());
+    secrets.say(events.as_bytes());
+    secrets.say(state("doomed", SHARED).as_bytes());
+    secrets.say(state("fork", 0).as_bytes());
+    secrets.assert_known();
+    let destroyed = journal.forget(&tenant(), &"doomed".into(), Some("doomed-3")).await.unwrap();
+    assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
+    let (windows, searched) = secrets.assert_in_no_file(&folder);
+    figure(
+        &format!("one item forgotten, {with} a master key"),
+        format!("0 of {windows} windows of 16 bytes in {searched} bytes of files"),
+    );
+    let records = all(&journal, "doomed").await;
+    assert!(is_gone(&records[3], Why::Forgotten));
+    assert!(!is_gone(&records[2], Why::Forgotten));
+    assert!(is_gone(&all(&journal, "fork").await[3], Why::Forgotten), "a fork shares it");
+    assert_intact(&journal).await;
+
+    // The whole thread.
+    let mut secrets = Secrets::of(&file);
+    secrets.gather_all("doomed");
+    secrets.gather_all("doomed-run");
+    secrets.gather_blob(&large(UNSHARED));
+    for number in 0..items {
+        let (said, events) = item("doomed", number);
+        secrets.say(said.as_bytes());
+        secrets.say(events.as_bytes());
+    }
+    secrets.say(large(UNSHARED).as_bytes());
+    secrets.assert_known();
+    journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
+    let (windows, searched) = secrets.assert_in_no_file(&folder);
+    figure(
+        &format!("a thread forgotten, {with} a master key"),
+        format!("0 of {windows} windows of 16 bytes in {searched} bytes of files"),
+    );
+    for log in ["doomed", "doomed-run"] {
+        let said = all(&journal, log).await;
+        let said: Vec<_> = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN).collect();
+        assert!(said.iter().all(|record| is_gone(record, Why::Forgotten)), "{said:?}");
+        let head = journal.log(&tenant(), &log.into()).await.unwrap().unwrap();
+        assert_eq!(head.gone, Some(Why::Forgotten));
+    }
+    let fork = all(&journal, "fork").await;
+    let own: Vec<_> = fork.iter().filter_map(|record| record.content.bytes()).collect();
+    assert!(own.iter().any(|bytes| &***bytes == b"the fork's own words"));
+    assert_eq!(journal.checkpoint(&tenant(), &"fork".into(), u64::MAX).await.unwrap(), None);
+    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Forgotten));
+    assert_eq!(journal.stats().await.unwrap().blobs, 1);
+    assert_other_is_whole(&journal, items).await;
+    assert_intact(&journal).await;
+    journal.close().await.unwrap();
+    secrets.assert_in_no_file(&folder);
+
+    // The backup forgot with it, and can still be proven.
+    let backup = opened(&folder.join("backup.db"), master_key).await;
+    assert_other_is_whole(&backup, items).await;
+    assert_intact(&backup).await;
+    backup.close().await.unwrap();
+    secrets.assert_in_no_file(&folder);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_salt_that_was_deleted_without_a_word_is_found() {
+    let folder = Folder::new("forget-silently");
+    let file = folder.join("store.db");
+    let journal = opened(&file, None).await;
+    write(&journal, 5).await;
+    let db = Connection::open(&file).unwrap();
+    let third = "SELECT r.id FROM records r JOIN logs l ON l.id = r.log WHERE l.name = 'doomed' AND r.seq = 3";
+    let third: i64 = db.query_row(third, [], |row| row.get(0)).unwrap();
+    db.execute("DELETE FROM salts WHERE record = ?1", [third]).unwrap();
+    let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
+    assert_eq!(broken.place, "record 3 of doomed (tenant somebody)");
+    // Nor does it help to mark it as forgotten.
+    let mark = "UPDATE records SET content = NULL, erased = 1 WHERE id = ?1";
+    db.execute(mark, [third]).unwrap();
+    let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
+    assert_eq!(broken.place, "record 3 of doomed (tenant somebody)");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_expired_says_so() {
+    let folder = Folder::new("expire");
+    let file = folder.join("store.db");
+    let journal = opened(&file, None).await;
+    write(&journal, 20).await;
+    let mut secrets = Secrets::of(&file);
+    for log in ["doomed", "doomed-run", "other", "other-run"] {
+        secrets.gather_all(log);
+    }
+    let updated = journal.log(&tenant(), &"fork".into()).await.unwrap().unwrap().updated;
+    let now = updated + SignedDuration::from_hours(1);
+    let retention = |seconds| Retention {
+        older_than: Some(std::time::Duration::from_secs(seconds)),
+        at_most_bytes: None,
+    };
+    let kept = journal.prune(&tenant(), retention(7200), now, &|_| {}).await.unwrap();
+    assert_eq!(kept.records, 0);
+    let destroyed = journal.prune(&tenant(), retention(60), now, &|_| {}).await.unwrap();
+    assert!(destroyed.records > 80, "{destroyed:?}");
+    let (windows, _) = secrets.assert_in_no_file(&folder);
+    for log in ["doomed", "other-run", "fork"] {
+        let said = all(&journal, log).await;
+        let mut said = said.iter().filter(|record| *record.kind != *kind::EXPIRED);
+        assert!(said.all(|record| is_gone(record, Why::Expired)), "{log}");
+    }
+    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Expired));
+    assert_intact(&journal).await;
+    assert!(Timestamp::UNIX_EPOCH < updated);
+    figure("threads expired", format!("0 of {windows} windows of their salts are in any file"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_salts_are_in_no_file_after_a_new_master_key() {
+    let folder = Folder::new("rotate");
+    let file = folder.join("store.db");
+    let items = (cases(1000) / 25).clamp(40, 400);
+    let journal = opened(&file, None).await;
+    write(&journal, items).await;
+    let mut count = 0;
+    for digits in ["ab", "cd"] {
+        let mut secrets = Secrets::of(&file);
+        secrets.gather_salts();
+        secrets.assert_known();
+        let rotated = journal.rotate(&key(digits), &|_| {}).await.unwrap();
+        assert!(rotated > u64::from(items));
+        count += secrets.assert_in_no_file(&folder).0;
+        assert_other_is_whole(&journal, items).await;
+        assert_intact(&journal).await;
+    }
+    // What is forgotten now leaves no wrapped salt either.
+    let mut secrets = Secrets::of(&file);
+    secrets.gather_all("doomed");
+    journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
+    count += secrets.assert_in_no_file(&folder).0;
+    journal.close().await.unwrap();
+    figure("salts after new master keys", format!("0 of {count} windows of old ones in any file"));
+}

@@ -1,0 +1,147 @@
+//! What must be found no more: every 16 bytes of it, in every file.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+
+const WINDOW: usize = 16;
+
+/// Bytes that must be in no file, cut into windows.
+pub(crate) struct Secrets {
+    db: Connection,
+    file: PathBuf,
+    /// Windows that are in the files now: salts and sealed bytes.
+    kept: HashSet<[u8; WINDOW]>,
+    /// Windows that never were: plain text and keys.
+    never: HashSet<[u8; WINDOW]>,
+}
+
+impl Secrets {
+    /// Of a store in that file, as it is now.
+    pub(crate) fn of(file: &Path) -> Self {
+        let db = Connection::open(file).unwrap();
+        Self { db, file: file.to_owned(), kept: HashSet::new(), never: HashSet::new() }
+    }
+
+    /// Something that was said.
+    pub(crate) fn say(&mut self, text: &[u8]) {
+        self.never.extend(windows(text));
+    }
+
+    /// The salts, keys and sealed bytes of some records.
+    pub(crate) fn gather(&mut self, log: &str, seqs: &[i64]) {
+        for seq in seqs {
+            let filter = format!("l.name = ?1 AND r.seq = {seq}");
+            self.gather_where(&filter, log);
+        }
+    }
+
+    /// The salts, keys and sealed bytes of a log, but for what says that something was destroyed.
+    pub(crate) fn gather_all(&mut self, log: &str) {
+        self.gather_where("l.name = ?1", log);
+    }
+
+    fn gather_where(&mut self, filter: &str, log: &str) {
+        let find = format!(
+            "SELECT s.epoch, s.salt, r.content FROM records r JOIN logs l ON l.id = r.log
+             JOIN salts s ON s.record = r.id WHERE {filter}
+             AND r.kind NOT IN ('forgotten', 'expired')"
+        );
+        let mut find = self.db.prepare(&find).unwrap();
+        let rows = find.query_map(params![log], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
+        });
+        let mut count = 0;
+        for row in rows.unwrap() {
+            let (epoch, salt, content) = row.unwrap();
+            if epoch == 0 {
+                for purpose in ["commitment", "content"] {
+                    let purpose = format!("throughline 2026 store {purpose}");
+                    self.never.extend(windows(&blake3::derive_key(&purpose, &salt)));
+                }
+            }
+            self.kept.extend(windows(&salt));
+            self.kept.extend(windows(&content));
+            count += 1;
+        }
+        assert!(count > 0, "{log} has nothing");
+    }
+
+    /// The sealed bytes of a large content, and its key where the store has no master key.
+    pub(crate) fn gather_blob(&mut self, content: &str) {
+        let secret = "SELECT value FROM kept WHERE name = 'secret'";
+        let secret: Vec<u8> = self.db.query_row(secret, [], |row| row.get(0)).unwrap();
+        let (epoch, secret) = secret.split_at(4);
+        if epoch != [0; 4] {
+            return;
+        }
+        let keyed = |purpose: &str| {
+            let mut hasher = blake3::Hasher::new_keyed(secret.try_into().unwrap());
+            hasher.update(purpose.as_bytes()).update(b"\nsomebody\n").update(content.as_bytes());
+            *hasher.finalize().as_bytes()
+        };
+        self.never.extend(windows(&keyed("blob key")));
+        let find = "SELECT content FROM blobs WHERE hash = ?1";
+        let sealed: Vec<u8> =
+            self.db.query_row(find, [keyed("blob")], |row| row.get(0)).expect("the blob is known");
+        self.kept.extend(windows(&sealed));
+    }
+
+    /// All salts.
+    pub(crate) fn gather_salts(&mut self) {
+        let mut find = self.db.prepare("SELECT salt FROM salts").unwrap();
+        let salts = find.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();
+        for salt in salts {
+            self.kept.extend(windows(&salt.unwrap()));
+        }
+    }
+
+    /// The search would find them: what the store keeps now is in its files, and what it never wrote is not.
+    pub(crate) fn assert_known(&self) {
+        let folder = self.file.parent().unwrap();
+        let found: HashSet<[u8; WINDOW]> = files(folder)
+            .iter()
+            .flat_map(|(_, bytes)| windows(bytes).filter(|window| self.kept.contains(window)))
+            .collect();
+        // A value that is cut by the end of a page has windows that stand nowhere in one piece.
+        assert!(
+            found.len() * 100 >= self.kept.len() * 95,
+            "{} of {}",
+            found.len(),
+            self.kept.len()
+        );
+    }
+
+    /// None of it is in any file. Gives the number of windows, and of bytes that were searched.
+    pub(crate) fn assert_in_no_file(&self, folder: &Path) -> (usize, usize) {
+        let mut searched = 0;
+        for (name, bytes) in files(folder) {
+            searched += bytes.len();
+            let mut found = 0;
+            let mut first = None;
+            for (place, window) in windows(&bytes).enumerate() {
+                if self.kept.contains(&window) || self.never.contains(&window) {
+                    found += 1;
+                    first.get_or_insert(place);
+                }
+            }
+            assert_eq!(found, 0, "{found} windows are in {name}, the first at {first:?}");
+        }
+        (self.kept.len() + self.never.len(), searched)
+    }
+}
+
+fn windows(bytes: &[u8]) -> impl Iterator<Item = [u8; WINDOW]> {
+    bytes.windows(WINDOW).map(|window| window.try_into().unwrap())
+}
+
+/// Every file of the folder.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| {
+            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap())
+        })
+        .collect()
+}

@@ -1,0 +1,287 @@
+//! Law 11, *Durable*: what was acknowledged survives a loss of power, and what was forgotten stays forgotten.
+//!
+//! One workload is recorded on a disk that remembers every write and every sync. Then power is lost at many points of it:
+//! of what was not synced any part may be there, torn or whole. Each disk that is left is opened as a store again, and
+//! held to what had been acknowledged at that point.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use throughline_core::{Append, Batch, Content, LogId, LogOpening, NewRecord, Store, Tenant, kind};
+use throughline_store::{Journal, Options, about_item, open, pack};
+use throughline_testkit::power::{Recorder, record};
+use throughline_testkit::{Dice, Folder, cases, figure};
+
+/// Something that was acknowledged.
+enum Ack {
+    /// A record, and what it says.
+    Wrote(LogId, u64, Bytes),
+    /// Records are forgotten: their numbers, and their salts as they were kept.
+    Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
+}
+
+/// The recorder, and what was acknowledged in the order of its marks.
+struct Notes<'r> {
+    recorder: &'r Recorder,
+    acks: Mutex<Vec<Ack>>,
+}
+
+impl Notes<'_> {
+    fn note(&self, new: impl IntoIterator<Item = Ack>) {
+        let mut acks = self.acks.lock().unwrap();
+        acks.extend(new);
+        self.recorder.mark(acks.len());
+    }
+}
+
+fn tenant() -> Tenant {
+    Tenant::from("power")
+}
+
+async fn opened(folder: &Path) -> Journal {
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    open(&url, &Options::default()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_a_loss_of_power() {
+    let count = usize::try_from(cases(200)).unwrap().max(200);
+    let folder = Folder::new("power");
+    let recorder = record(&folder);
+    let notes = Notes { recorder: &recorder, acks: Mutex::default() };
+    work(&folder, &notes).await;
+    let acks = notes.acks.into_inner().unwrap();
+    let tape = recorder.stop();
+    let scratch = Folder::new("power-images");
+    let mut disk = tape.disk();
+    let (mut lost, mut torn, mut intact, mut fresh) = (0, 0, 0, 0);
+    let history = History::of(&acks);
+    for number in 0..count {
+        let point = number * tape.points() / count;
+        disk.play_to(point);
+        let image = disk.lose_power(&mut Dice::new(number as u64));
+        (lost, torn) = (lost + image.lost, torn + image.torn);
+        intact += usize::from(image.lost + image.torn == 0);
+        fresh += usize::from(disk.marked() == 0);
+        image.write_to(&scratch);
+        history.no_salt_is_in(&image.files, disk.marked(), point);
+        history.check(&scratch, disk.marked(), point).await;
+    }
+    figure(
+        "losses of power",
+        format!(
+            "{count} at {} points between {} writes and {} syncs, {fresh} before the first \
+             acknowledgement; {lost} changes lost, {torn} writes torn, {intact} disks whole; of {} \
+             acknowledgements none lost",
+            tape.points().min(count),
+            tape.writes(),
+            tape.syncs(),
+            acks.len()
+        ),
+    );
+}
+
+/// A little of everything that writes: openings, batches one by one and together, large contents, forgetting, a backup,
+/// closing; and enough of it that SQLite takes its log into the file by itself.
+async fn work(folder: &Path, notes: &Notes<'_>) {
+    let mut journal = opened(folder).await;
+    for (log, opening) in [
+        ("pair-thread", LogOpening::thread()),
+        ("pair-run", LogOpening::run("pair-thread")),
+        ("alone", LogOpening::thread()),
+        ("doomed", LogOpening::thread()),
+    ] {
+        let append = Append::to(log).opening(opening);
+        journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+    }
+    for round in 0..12_u32 {
+        for step in 0..6 {
+            let (one, other, third) = tokio::join!(
+                pair(&journal, round, step),
+                single(&journal, "alone", round, step),
+                single(&journal, if round < 8 { "doomed" } else { "alone" }, round, step + 100),
+            );
+            notes.note(one);
+            notes.note([other]);
+            notes.note([third]);
+        }
+        match round {
+            3 => forget_item(&journal, folder, notes, "2-1").await,
+            5 => journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap(),
+            8 => forget_thread(&journal, folder, notes).await,
+            _ => {}
+        }
+        // Most are left as a crash leaves them: nobody closes what was opened before.
+        if round % 4 == 1 {
+            journal.close().await.unwrap();
+            journal = opened(folder).await;
+        }
+    }
+    journal.close().await.unwrap();
+}
+
+/// A record in each of two logs, in one batch.
+async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
+    let item = Bytes::from(format!("item {round} {step} {}", "pair ".repeat(20)));
+    let events = pack([format!("event {round} {step}").as_bytes(), b"another"]);
+    let said = events.content.clone();
+    let batch = Batch::of(tenant())
+        .append(Append::to("pair-thread").record(NewRecord::new(kind::ITEM, item.clone())))
+        .append(Append::to("pair-run").record(events))
+        .once(format!("{round} {step}"));
+    let receipt = journal.commit(batch).await.unwrap();
+    [
+        Ack::Wrote(receipt.written[0].log.clone(), receipt.written[0].first, item),
+        Ack::Wrote(receipt.written[1].log.clone(), receipt.written[1].first, said),
+    ]
+}
+
+async fn single(journal: &Journal, log: &str, round: u32, step: u32) -> Ack {
+    // One in a while is large, and some of the large ones are the same.
+    let length = if step % 50 == 4 { 20_000 } else { 100 };
+    let id = format!("{round}-{}", step % 100);
+    let text = format!("{{\"id\":\"{id}\",\"text\":\"{}\"}}", "x".repeat(length));
+    let content = Bytes::from(text);
+    let record = NewRecord::new(kind::ITEM, content.clone()).about(about_item(&log.into(), &id));
+    let receipt = journal.commit(Batch::of(tenant()).append(Append::to(log).record(record))).await;
+    let written = &receipt.unwrap().written[0];
+    Ack::Wrote(written.log.clone(), written.first, content)
+}
+
+async fn forget_item(journal: &Journal, folder: &Path, notes: &Notes<'_>, item: &str) {
+    let log = LogId::from("alone");
+    let mut seqs = Vec::new();
+    for record in journal.read(&tenant(), &log, 0, 10_000).await.unwrap() {
+        let bytes = record.content.bytes().unwrap();
+        if bytes.starts_with(format!("{{\"id\":\"{item}\"").as_bytes()) {
+            seqs.push(record.seq);
+        }
+    }
+    assert!(!seqs.is_empty());
+    let salts = salts(folder, "alone", &seqs);
+    journal.forget(&tenant(), &log, Some(item)).await.unwrap();
+    notes.note([Ack::Forgot(log, seqs, salts)]);
+}
+
+async fn forget_thread(journal: &Journal, folder: &Path, notes: &Notes<'_>) {
+    let log = LogId::from("doomed");
+    let last = journal.log(&tenant(), &log).await.unwrap().unwrap().last;
+    let seqs: Vec<u64> = (1..=last).collect();
+    let salts = salts(folder, "doomed", &seqs);
+    let destroyed = journal.forget(&tenant(), &log, None).await.unwrap();
+    assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
+    notes.note([Ack::Forgot(log, seqs, salts)]);
+}
+
+/// The salts of records, as the file has them.
+fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
+    let db = rusqlite::Connection::open(folder.join("store.db")).unwrap();
+    let find =
+        "SELECT s.salt FROM salts s JOIN records r ON r.id = s.record JOIN logs l ON l.id = r.log
+                WHERE l.name = ?1 AND r.seq = ?2";
+    let salt = |seq: &u64| {
+        let place = rusqlite::params![log, i64::try_from(*seq).unwrap()];
+        db.query_row(find, place, |row| row.get(0)).unwrap()
+    };
+    seqs.iter().map(salt).collect()
+}
+
+/// All that was ever acknowledged, to compare with.
+struct History<'a> {
+    acks: &'a [Ack],
+    said: HashMap<(LogId, u64), Bytes>,
+    forgotten: HashMap<(LogId, u64), usize>,
+}
+
+impl<'a> History<'a> {
+    fn of(acks: &'a [Ack]) -> Self {
+        let (mut said, mut forgotten) = (HashMap::new(), HashMap::new());
+        for (place, ack) in acks.iter().enumerate() {
+            match ack {
+                Ack::Wrote(log, seq, content) => {
+                    said.insert((log.clone(), *seq), content.clone());
+                }
+                Ack::Forgot(log, seqs, _) => {
+                    forgotten.extend(seqs.iter().map(|seq| ((log.clone(), *seq), place)));
+                }
+            }
+        }
+        Self { acks, said, forgotten }
+    }
+
+    /// A salt that was forgotten is in no file, not even in what a file system may bring back.
+    fn no_salt_is_in(&self, files: &[(String, Vec<u8>)], marked: usize, point: usize) {
+        for ack in &self.acks[..marked] {
+            let Ack::Forgot(log, _, salts) = ack else { continue };
+            for salt in salts {
+                for (name, bytes) in files {
+                    let found = memchr::memmem::find(bytes, salt);
+                    assert_eq!(
+                        found, None,
+                        "a forgotten salt of {log} is in {name} at point {point}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The store has everything that was acknowledged, nothing else than was written, and it goes on.
+    async fn check(&self, folder: &Path, marked: usize, point: usize) {
+        let journal = opened(folder).await;
+        let mut floor: BTreeMap<&LogId, u64> = BTreeMap::new();
+        for ack in &self.acks[..marked] {
+            if let Ack::Wrote(log, seq, _) = ack {
+                let known = floor.entry(log).or_default();
+                *known = (*known).max(*seq);
+            }
+        }
+        let mut ends = Vec::new();
+        for log in ["pair-thread", "pair-run", "alone", "doomed"].map(LogId::from) {
+            let head = journal.log(&tenant(), &log).await.unwrap();
+            let last = head.map_or(0, |head| head.last);
+            let wanted = floor.get(&log).copied().unwrap_or(0);
+            assert!(
+                last >= wanted,
+                "{log} ends at {last}, and {wanted} was acknowledged ({point})"
+            );
+            ends.push(last);
+            if last == 0 {
+                continue;
+            }
+            let records = journal.read(&tenant(), &log, 0, 10_000).await.unwrap();
+            assert_eq!(records.len() as u64, last, "{log} has a gap ({point})");
+            for record in records {
+                let place = (log.clone(), record.seq);
+                match &record.content {
+                    _ if *record.kind == *kind::FORGOTTEN => {}
+                    Content::Here(bytes) => {
+                        assert_eq!(self.said.get(&place), Some(bytes), "{place:?} ({point})");
+                        let forgotten = self.forgotten.get(&place);
+                        let is_forgotten = forgotten.is_some_and(|at| *at < marked);
+                        assert!(!is_forgotten, "{place:?} came back ({point})");
+                    }
+                    Content::Gone(_) => {
+                        assert!(self.forgotten.contains_key(&place), "{place:?} is gone ({point})");
+                    }
+                }
+            }
+        }
+        assert_eq!(ends[0], ends[1], "a batch is there by half ({point})");
+        let proof = journal.verify(None, &|_| {}).await.unwrap();
+        assert_eq!(proof.broken, None, "at point {point}");
+        let append = Append::to("after").opening(LogOpening::thread());
+        let batch = append.record(NewRecord::new(kind::ITEM, "it goes on"));
+        journal.commit(Batch::of(tenant()).append(batch)).await.unwrap();
+        journal.close().await.unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! Tests of the disk that loses power.
+
+use rusqlite::Connection;
+
+use super::{Event, Tape, record, sectors};
+use crate::{Dice, Folder};
+
+#[test]
+fn what_was_synced_stays_and_the_rest_may_be_torn() {
+    let events = vec![
+        Event::Create(0),
+        Event::Write(0, 0, vec![1; 600]),
+        Event::Sync(0),
+        Event::Mark(1),
+        Event::Write(0, 0, vec![2; 1100]),
+        Event::Truncate(0, 10),
+    ];
+    let tape = Tape { names: vec!["file".into()], events };
+    let mut disk = tape.disk();
+    let mut dice = Dice::new(1);
+    disk.play_to(4);
+    assert_eq!(disk.marked(), 1);
+    for _ in 0..50 {
+        assert_eq!(disk.lose_power(&mut dice).files, [("file".to_owned(), vec![1; 600])]);
+    }
+    disk.play_to(5);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..400 {
+        let image = disk.lose_power(&mut dice);
+        let bytes = &image.files[0].1;
+        // Each sector is the old one or the new one, as far as the old one went.
+        for sector in bytes.chunks(512) {
+            assert!(sector.windows(2).all(|pair| pair[0] == pair[1] || pair[1] == 0), "{sector:?}");
+        }
+        seen.insert(bytes.clone());
+    }
+    assert!(seen.len() >= 6, "only {} different images", seen.len());
+}
+
+#[test]
+fn a_write_is_cut_where_sectors_end() {
+    let written = vec![0; 1100];
+    let pieces: Vec<_> =
+        sectors(500, &written).iter().map(|(from, piece)| (*from, piece.len())).collect();
+    assert_eq!(pieces, [(500, 12), (512, 512), (1024, 512), (1536, 64)]);
+}
+
+#[test]
+fn a_database_loses_rows_without_syncs_and_none_with_them() {
+    assert!(losses("OFF") > 0, "nothing is ever lost without syncs");
+    assert_eq!(losses("FULL"), 0);
+}
+
+/// At how many points a row that was committed is lost.
+fn losses(synchronous: &str) -> usize {
+    let (folder, scratch) = (Folder::new("power"), Folder::new("power-images"));
+    let recorder = record(&folder);
+    let db = Connection::open(folder.join("db")).unwrap();
+    db.execute_batch(&format!("PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};"))
+        .unwrap();
+    db.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
+    for done in 1..=20 {
+        db.execute("INSERT INTO t VALUES (randomblob(900))", []).unwrap();
+        recorder.mark(done);
+    }
+    let tape = recorder.stop();
+    let mut losses = 0;
+    let mut disk = tape.disk();
+    for point in 0..tape.points() {
+        disk.play_to(point);
+        disk.lose_power(&mut Dice::new(point as u64)).write_to(&scratch);
+        let db = Connection::open(scratch.join("db")).unwrap();
+        let count = db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+        losses += usize::from(count.unwrap_or(0) < i64::try_from(disk.marked()).unwrap());
+    }
+    losses
+}
