@@ -7,7 +7,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree, json, kind,
+    Append, Batch, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree, json,
+    kind,
 };
 
 use crate::backend::{Erase, Erased, Order, Progress, Span};
@@ -53,7 +54,8 @@ impl Journal {
             None => self.whole_thread(tenant, thread, Erased::Forgotten).await?,
             Some(item) => self.one_item(tenant, thread, item).await?,
         };
-        self.destroy(tenant, erases, kind::FORGOTTEN).await
+        let destroyed = self.destroy(tenant, &erases, kind::FORGOTTEN).await?;
+        self.scrub(tenant, &erases, kind::FORGOTTEN, destroyed).await
     }
 
     /// Destroys the content of threads whose time is up.
@@ -67,37 +69,44 @@ impl Journal {
         let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
         let mut threads = self.threads(tenant, everything).await?;
         threads.retain(|thread| thread.gone.is_none());
-        let mut kept = 0_u64;
-        let mut sizes = Vec::with_capacity(threads.len());
-        for thread in &threads {
-            let runs = self.family_bytes(tenant, thread).await?;
-            kept += runs;
-            sizes.push(runs);
+        let mut families = Vec::with_capacity(threads.len());
+        for thread in threads {
+            let (updated, bytes) = self.family_size(tenant, &thread).await?;
+            families.push((updated, bytes, thread.log));
         }
+        families.sort_by_key(|(updated, ..)| *updated);
+        let mut kept: u64 = families.iter().map(|(_, bytes, _)| bytes).sum();
         let oldest = retention.older_than.and_then(|age| {
             let age = jiff::SignedDuration::try_from(age).ok()?;
             now.checked_sub(age).ok()
         });
-        let mut destroyed = Destroyed::default();
-        let count = threads.len().max(1);
-        for (done, (thread, bytes)) in threads.iter().zip(sizes).enumerate() {
-            let old = oldest.is_some_and(|oldest| thread.updated < oldest);
+        let (mut destroyed, mut all) = (Destroyed::default(), Vec::new());
+        let count = families.len().max(1);
+        for (done, (updated, bytes, thread)) in families.iter().enumerate() {
+            let old = oldest.is_some_and(|oldest| *updated < oldest);
             let much = retention.at_most_bytes.is_some_and(|most| kept > most);
             if old || much {
-                let erases = self.whole_thread(tenant, &thread.log, Erased::Expired).await?;
-                destroyed.add(self.destroy(tenant, erases, kind::EXPIRED).await?);
-                kept = kept.saturating_sub(bytes);
+                let erases = self.whole_thread(tenant, thread, Erased::Expired).await?;
+                destroyed.add(self.destroy(tenant, &erases, kind::EXPIRED).await?);
+                all.extend(erases);
+                kept = kept.saturating_sub(*bytes);
             }
             #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
             progress((done + 1) as f64 / count as f64);
         }
-        Ok(destroyed)
+        self.scrub(tenant, &all, kind::EXPIRED, destroyed).await
     }
 
-    async fn family_bytes(&self, tenant: &Tenant, thread: &LogHead) -> Result<u64, StoreError> {
+    /// When a thread or one of its runs was last written to, and how many bytes they have.
+    async fn family_size(
+        &self,
+        tenant: &Tenant,
+        thread: &LogHead,
+    ) -> Result<(Timestamp, u64), StoreError> {
         let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
         let runs = self.runs(tenant, Some(&thread.log), everything).await?;
-        Ok(thread.bytes + runs.iter().map(|run| run.bytes).sum::<u64>())
+        let updated = runs.iter().map(|run| run.updated).fold(thread.updated, Timestamp::max);
+        Ok((updated, thread.bytes + runs.iter().map(|run| run.bytes).sum::<u64>()))
     }
 
     /// All own records of a thread and of its runs; the checkpoints of its forks.
@@ -217,34 +226,34 @@ impl Journal {
     async fn destroy(
         &self,
         tenant: &Tenant,
-        erases: Vec<Erase>,
+        erases: &[Erase],
         kind: &str,
     ) -> Result<Destroyed, StoreError> {
         let mut destroyed = Destroyed::default();
         let mut batch = Batch::of(tenant.clone());
-        for erase in &erases {
+        for erase in erases {
             let (records, bytes) = self.measure(tenant, erase).await?;
             destroyed.logs.push(erase.log.clone());
             destroyed.records += records;
             destroyed.bytes += bytes;
-            let entry = json::object(|entry| match &erase.seqs {
-                None => {
-                    entry.bool("all", true);
-                }
-                Some(seqs) => {
-                    entry.array("seqs", |list| {
-                        for seq in seqs {
-                            list.number(*seq);
-                        }
-                    });
-                }
-            });
-            let record = NewRecord::new(kind, entry.bytes().clone());
-            batch = batch.append(Append::to(erase.log.clone()).record(record));
+            batch = batch.append(Append::to(erase.log.clone()).record(notice(erase, kind)));
         }
-        self.commit_act(batch, erases.clone()).await?;
-        self.backend.scrub().await?;
-        destroyed.unreached = self.erase_in_backups(tenant, &erases).await?;
+        self.commit_act(batch, erases.to_vec()).await?;
+        Ok(destroyed)
+    }
+
+    /// Sees to it that no file and no backup holds what was destroyed.
+    async fn scrub(
+        &self,
+        tenant: &Tenant,
+        erases: &[Erase],
+        kind: &str,
+        mut destroyed: Destroyed,
+    ) -> Result<Destroyed, StoreError> {
+        if !erases.is_empty() {
+            self.backend.scrub().await?;
+            destroyed.unreached = self.erase_in_backups(tenant, erases, kind).await?;
+        }
         Ok(destroyed)
     }
 
@@ -258,7 +267,11 @@ impl Journal {
             let Some(last) = rows.last() else { return Ok((records, bytes)) };
             after = last.seq;
             let chosen = |seq: u64| erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&seq));
-            for row in rows.iter().filter(|row| row.erased.is_none() && chosen(row.seq)) {
+            let notice = |kind: &str| kind == kind::FORGOTTEN || kind == kind::EXPIRED;
+            for row in rows
+                .iter()
+                .filter(|row| row.erased.is_none() && chosen(row.seq) && !notice(&row.kind))
+            {
                 records += 1;
                 bytes += row.size;
             }
@@ -266,16 +279,28 @@ impl Journal {
     }
 }
 
+/// The record that says what was destroyed.
+pub(crate) fn notice(erase: &Erase, kind: &str) -> NewRecord {
+    let entry = json::object(|entry| match &erase.seqs {
+        None => {
+            entry.bool("all", true);
+        }
+        Some(seqs) => {
+            entry.array("seqs", |list| {
+                for seq in seqs {
+                    list.number(*seq);
+                }
+            });
+        }
+    });
+    NewRecord::new(kind, entry.bytes().clone())
+}
+
 impl Destroyed {
     fn add(&mut self, other: Destroyed) {
         self.logs.extend(other.logs);
         self.records += other.records;
         self.bytes += other.bytes;
-        for backup in other.unreached {
-            if !self.unreached.contains(&backup) {
-                self.unreached.push(backup);
-            }
-        }
     }
 }
 

@@ -12,10 +12,10 @@ use throughline_core::{
     StoreError, Tenant, Tree, json,
 };
 
-use crate::backend::Row;
+use crate::backend::{Erase, Erased, Guard, Row};
 use crate::cipher;
-use crate::export::{FORMAT, VERSION, proven_members};
-use crate::journal::Journal;
+use crate::export::{FORMAT, VERSION};
+use crate::journal::{Journal, seal};
 use crate::manifest::{Manifest, digest};
 
 /// What was read from an export.
@@ -39,16 +39,21 @@ pub struct Imported {
 enum Line {
     Log(Log),
     Record(Box<Taken>),
-    Manifest(Manifest),
+    Manifest,
 }
 
 struct Log {
-    log: LogId,
+    name: LogId,
     kind: LogKind,
     of: Option<LogId>,
     fork: Option<ForkPoint>,
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
+    gone: Option<Erased>,
+    /// Whether all that happened to its records is told by the log itself.
+    is_whole: bool,
+    /// Whether it was opened here.
+    is_open: bool,
 }
 
 struct Taken {
@@ -56,15 +61,25 @@ struct Taken {
     content: Option<Bytes>,
     salt: Option<Vec<u8>>,
     redacted: bool,
-    gone: Option<Name>,
+    gone: Option<Erased>,
 }
 
 /// Proves an export without a store: every content against its commitment, links that follow each other, and the
 /// signature over all of it.
 pub fn verify_export(from: &mut dyn BufRead) -> Result<Imported, StoreError> {
+    Ok(proven(from)?.0)
+}
+
+/// What an export holds, and the names of its logs.
+fn proven(from: &mut dyn BufRead) -> Result<(Imported, Vec<LogId>), StoreError> {
     let mut reader = Reader::new(from)?;
-    while reader.next()?.is_some() {}
-    Ok(reader.seen)
+    let mut logs = Vec::new();
+    while let Some(line) = reader.next()? {
+        if let Line::Log(log) = line {
+            logs.push(log.name);
+        }
+    }
+    Ok((reader.seen, logs))
 }
 
 impl Journal {
@@ -75,10 +90,10 @@ impl Journal {
         tenant: &Tenant,
         mut open: impl FnMut() -> Result<R, StoreError>,
     ) -> Result<Imported, StoreError> {
-        let proven = verify_export(&mut open()?)?;
-        for thread in &proven.threads {
-            if let Some(head) = self.log(tenant, thread).await? {
-                let log = thread.clone();
+        const PAGE: usize = 256;
+        let (proven, logs) = proven(&mut open()?)?;
+        for log in logs {
+            if let Some(head) = self.log(tenant, &log).await? {
                 return Err(StoreError::Conflict { log, expected: 0, found: head.last });
             }
         }
@@ -89,76 +104,113 @@ impl Journal {
         loop {
             let line = reader.next()?;
             let ended = !matches!(line, Some(Line::Record(_)));
-            if (ended || records.len() >= 256)
+            if (ended || records.len() >= PAGE)
                 && let Some(log) = &mut log
             {
                 self.bring(tenant, log, std::mem::take(&mut records)).await?;
             }
             match line {
                 None => return Ok(proven),
-                Some(Line::Log(next)) => log = Some(next),
+                Some(Line::Log(mut next)) => {
+                    // A fork whose parent does not come along is a thread of its own, with all of its history.
+                    let comes = |fork: &ForkPoint| proven.threads.contains(&fork.log);
+                    next.is_whole = next.fork.as_ref().is_none_or(comes);
+                    next.fork = next.fork.filter(comes);
+                    log = Some(next);
+                }
                 Some(Line::Record(record)) => records.push(*record),
-                Some(Line::Manifest(_)) => log = None,
+                Some(Line::Manifest) => log = None,
             }
         }
     }
 
-    /// Adds records to the log, which is opened with the first. A fork comes with all of its history, so it is a thread of
-    /// its own here.
+    /// Adds records to the log, which is opened with the first.
     async fn bring(
         &self,
         tenant: &Tenant,
         log: &mut Log,
-        records: Vec<Taken>,
+        mut records: Vec<Taken>,
     ) -> Result<(), StoreError> {
-        let mut append = Append::to(log.log.clone());
-        if self.log(tenant, &log.log).await?.is_none() {
-            let opening = LogOpening { kind: log.kind, of: log.of.clone(), fork: None };
-            append = append.opening(opening);
-            append.status.clone_from(&log.status);
-        }
-        let mut batches = vec![append];
-        for taken in records {
-            let record = NewRecord {
-                kind: taken.row.kind.clone(),
-                content: taken.shown(),
-                events: taken.row.events,
-                // The hash means nothing here; but what was about the same thing still is.
-                about: taken.row.about.map(|about| Name::from(format!("imported {about}"))),
-                at: Timestamp::from_millisecond(taken.row.at).ok(),
-            };
-            let rewind = log.rewinds.iter().find(|(at, _)| *at == taken.row.seq);
-            if let Some((_, to)) = rewind {
-                // The store writes the record of a rewind itself.
-                let mut rewind = Append::to(log.log.clone());
-                rewind.rewind_to = Some(*to);
-                batches.push(rewind);
-                batches.push(Append::to(log.log.clone()));
-            } else if let Some(append) = batches.last_mut() {
-                append.records.push(record);
-            }
-        }
-        for append in batches {
-            if append.opening.is_some() || append.rewind_to.is_some() || !append.records.is_empty()
+        // What a fork shares is its parent's.
+        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+        records.retain(|taken| taken.row.seq > shared);
+        let mut records = records.into_iter().peekable();
+        while !log.is_open || records.peek().is_some() {
+            let rewind_to = records.peek().and_then(|taken| log.rewind_at(taken.row.seq));
+            let mut together = Vec::new();
+            while let Some(taken) = records
+                .next_if(|taken| together.is_empty() || log.rewind_at(taken.row.seq).is_none())
             {
-                self.commit(Batch::of(tenant.clone()).append(append)).await?;
+                together.push(taken);
             }
+            self.bring_together(tenant, log, &together, rewind_to).await?;
         }
         Ok(())
+    }
+
+    /// Adds records of which only the first can be a rewind.
+    async fn bring_together(
+        &self,
+        tenant: &Tenant,
+        log: &mut Log,
+        records: &[Taken],
+        rewind_to: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let mut append = Append::to(log.name.clone());
+        append.records = records.iter().map(Taken::record).collect();
+        let mut erases = Vec::new();
+        if !std::mem::replace(&mut log.is_open, true) {
+            let (of, fork) = (log.of.clone(), log.fork.clone());
+            append = append.opening(LogOpening { kind: log.kind, of, fork });
+            append.status.clone_from(&log.status);
+            erases.extend(log.gone.map(|why| Erase { log: log.name.clone(), seqs: None, why }));
+        }
+        // Who says what was destroyed in the history of a fork did so in its parent; without it, it is only noted.
+        if log.is_whole {
+            for why in [Erased::Forgotten, Erased::Expired] {
+                let gone = records.iter().filter(|taken| taken.gone == Some(why));
+                let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
+                if !seqs.is_empty() {
+                    erases.push(Erase { log: log.name.clone(), seqs: Some(seqs), why });
+                }
+            }
+        }
+        let _sealing = self.keys.sealing().await;
+        let mut sealed = seal(&self.keys, Batch::of(tenant.clone()).append(append))?;
+        sealed.erases = erases;
+        for append in &mut sealed.appends {
+            append.rewind_to = rewind_to;
+            append.guard = Guard::Operator;
+        }
+        self.backend.commit(sealed).await?;
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Where the record with that number rewinds to, if it does.
+    fn rewind_at(&self, seq: u64) -> Option<u64> {
+        self.rewinds.iter().find(|(at, _)| *at == seq).map(|(_, to)| *to)
     }
 }
 
 impl Taken {
     /// What is imported: the content, or a note that says why there is none.
-    fn shown(&self) -> Bytes {
-        match (&self.content, &self.gone) {
-            (Some(content), _) => content.clone(),
-            (None, gone) => {
-                let note = json::object(|note| {
-                    note.string("gone", gone.as_deref().unwrap_or("not exported"));
-                });
-                note.bytes().clone()
-            }
+    fn record(&self) -> NewRecord {
+        let content = self.content.clone().unwrap_or_else(|| {
+            let why = self.gone.map_or("not exported".to_owned(), |gone| gone.why().to_string());
+            let note = json::object(|note| {
+                note.string("gone", &why);
+            });
+            note.bytes().clone()
+        });
+        NewRecord {
+            kind: self.row.kind.clone(),
+            content,
+            events: self.row.events,
+            // The hash means nothing here; but what was about the same thing still is.
+            about: self.row.about.map(|about| Name::from(format!("imported {about}"))),
+            at: Timestamp::from_millisecond(self.row.at).ok(),
         }
     }
 }
@@ -169,16 +221,19 @@ struct Reader<'r> {
     hash: Sha256,
     line: u64,
     seen: Imported,
-    /// The last link of the writer of the last record, to prove the next one against.
-    last: Option<(LogId, Row)>,
-    log: Option<LogId>,
+    /// The last record: the next one is proven against it where it follows in the same chain.
+    last: Option<Row>,
+    log: Option<(LogId, u64)>,
+    /// Whether contents may be redacted.
+    redacted: bool,
     signed: bool,
 }
 
 impl<'r> Reader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
         let (hash, seen) = (Sha256::new(), Imported::default());
-        let mut reader = Self { from, hash, line: 0, seen, last: None, log: None, signed: false };
+        let (last, log, redacted, signed) = (None, None, false, false);
+        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed };
         let Some(first) = reader.read()? else {
             return Err(reader.wrong("is not there: the file is empty"));
         };
@@ -196,6 +251,7 @@ impl<'r> Reader<'r> {
         }
         let text = |key| root.text_of(key).unwrap_or_default().into_owned();
         (reader.seen.tenant, reader.seen.store) = (text("tenant"), text("store"));
+        reader.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
         reader.take(&first);
         Ok(reader)
     }
@@ -213,28 +269,31 @@ impl<'r> Reader<'r> {
         }
         let root = tree.root();
         if let Some(manifest) = root.get("manifest") {
-            return self.manifest(manifest).map(|manifest| Some(Line::Manifest(manifest)));
+            self.manifest(manifest)?;
+            return Ok(Some(Line::Manifest));
         }
         if root.get("log").is_some() {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
-                LogKind::Thread => self.seen.threads.push(log.log.clone()),
+                LogKind::Thread => self.seen.threads.push(log.name.clone()),
                 LogKind::Run => self.seen.runs += 1,
             }
-            self.log = Some(log.log.clone());
+            let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+            self.log = Some((log.name.clone(), shared));
             self.take(&tree);
             return Ok(Some(Line::Log(log)));
         }
         let record = record_of(root).ok_or_else(|| self.wrong("is not a record"))?;
         self.prove(&record)?;
+        self.take(&tree);
         Ok(Some(Line::Record(Box::new(record))))
     }
 
     fn prove(&mut self, record: &Taken) -> Result<(), StoreError> {
         let row = &record.row;
-        if self.log.is_none() {
+        let Some((log, shared)) = self.log.clone() else {
             return Err(self.wrong("is a record of no log"));
-        }
+        };
         self.seen.records += 1;
         match (&record.content, &record.salt) {
             (Some(content), Some(salt)) if !record.redacted => {
@@ -244,19 +303,25 @@ impl<'r> Reader<'r> {
                     return Err(self.wrong("has another content than was committed to"));
                 }
             }
-            (Some(_), _) if record.redacted => self.seen.without_content += 1,
+            (Some(_), None) if record.redacted && self.redacted => self.seen.without_content += 1,
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content, and does not say why")),
         }
-        let line = json::object(|line| proven_members(line, row));
-        self.hash.update(line.bytes());
-        self.hash.update(b"\n");
-        let log = self.log.clone().unwrap_or_else(|| LogId::from(""));
-        self.last = Some((log, row.clone()));
+        // The links of other logs lie between, unless one record follows the other in the same chain. What a fork shares
+        // was linked under its parent's name.
+        let last = self.last.replace(row.clone());
+        let follows = |last: &Row| last.writer == row.writer && last.position + 1 == row.position;
+        if row.seq > shared
+            && let Some(last) = last.filter(follows)
+            && row.header(&Tenant::from(&*self.seen.tenant), &log).link(&last.link, &row.commitment)
+                != row.link
+        {
+            return Err(self.wrong("breaks the chain"));
+        }
         Ok(())
     }
 
-    fn manifest(&mut self, node: Node<'_>) -> Result<Manifest, StoreError> {
+    fn manifest(&mut self, node: Node<'_>) -> Result<(), StoreError> {
         let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
         if !manifest.is_signed_by(&self.seen.store) {
             return Err(self.wrong("has a wrong signature"));
@@ -266,7 +331,7 @@ impl<'r> Reader<'r> {
             return Err(self.wrong("was signed over something else: a line before it was changed"));
         }
         self.signed = true;
-        Ok(manifest)
+        Ok(())
     }
 
     fn read(&mut self) -> Result<Option<Tree>, StoreError> {
@@ -325,13 +390,20 @@ fn log_of(root: Node<'_>) -> Option<Log> {
         None => Vec::new(),
         Some(list) => list.elements().map(pair).collect::<Option<_>>()?,
     };
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(erased_of(&word)?),
+    };
     Some(Log {
-        log: LogId(root.name_of("log")?),
+        name: LogId(root.name_of("log")?),
         kind,
         of: root.name_of("of").map(LogId),
         fork,
         status: root.name_of("status"),
         rewinds,
+        gone,
+        is_whole: true,
+        is_open: false,
     })
 }
 
@@ -366,7 +438,17 @@ fn record_of(root: Node<'_>) -> Option<Taken> {
         erased: None,
     };
     let redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
-    Some(Taken { row, content, salt, redacted, gone: root.name_of("gone") })
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(erased_of(&word)?),
+    };
+    Some(Taken { row, content, salt, redacted, gone })
+}
+
+/// Why a content is no more, from the word for it.
+fn erased_of(word: &str) -> Option<Erased> {
+    let known = [Erased::Forgotten, Erased::Expired];
+    known.into_iter().find(|why| why.why().to_string() == word)
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {

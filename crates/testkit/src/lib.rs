@@ -10,6 +10,7 @@
 
 mod cases;
 mod dice;
+mod disk;
 mod recordings;
 mod report;
 mod split;
@@ -18,6 +19,7 @@ mod workspace;
 
 pub use crate::cases::{cases, fuzz_seconds, proptest_config};
 pub use crate::dice::Dice;
+pub use crate::disk::on_small_disk;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, skip};
 pub use crate::split::{chunks, split};
