@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use throughline_core::{Name, StoreError, Tenant};
 
 use crate::backend::ApiKeyRow;
+use crate::chain::check_name;
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::hex;
@@ -47,6 +48,8 @@ impl Journal {
         tenant: &Tenant,
         label: &str,
     ) -> Result<NewApiKey, StoreError> {
+        check_name(&tenant.0)?;
+        check_name(label)?;
         let secret = format!("{PREFIX}{}", hex(&cipher::random::<24>()?));
         let id = Name::from(format!("key_{}", hex(&cipher::random::<6>()?)));
         let hash = self.keys.api_key_hash(&secret);

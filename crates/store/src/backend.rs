@@ -13,7 +13,7 @@ use throughline_core::{
     Name, NodeId, Pending, Receipt, Tenant,
 };
 
-use crate::chain::{Head, Link};
+use crate::chain::{Head, Header, Link};
 use crate::manifest::{Manifest, Signer};
 
 /// A database.
@@ -353,6 +353,31 @@ pub(crate) struct Row {
     pub(crate) content: Option<Bytes>,
     pub(crate) salt: Option<Salt>,
     pub(crate) erased: Option<Erased>,
+}
+
+impl Row {
+    /// What it says about itself in its chain.
+    pub(crate) fn header<'r>(
+        &'r self,
+        tenant: &'r Tenant,
+        log: &'r LogId,
+        nature: &'r str,
+    ) -> Header<'r> {
+        Header {
+            tenant,
+            log,
+            nature,
+            seq: self.seq,
+            kind: &self.kind,
+            at: self.at,
+            events: self.events,
+            last_event: self.last_event,
+            about: self.about,
+            size: self.size,
+            writer: &self.writer,
+            position: self.position,
+        }
+    }
 }
 
 /// A record in its chain.

@@ -1,9 +1,10 @@
 //! Threads as lines of JSON: lossless, versioned, and still provable.
 //!
 //! The first line says what it is; then comes a line for each log, followed by a line for each of its records; the last line
-//! is a signed manifest. A record's line holds its content and the salt that proves it against the commitment. Where a
+//! is a signed manifest, whose signature covers all lines before it. A record's line holds its content and the salt that proves it against the commitment. Where a
 //! content was redacted the salt is left out: what was there cannot be guessed, and everything else can still be proven.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use base64::Engine as _;
@@ -102,12 +103,15 @@ impl Journal {
         threads: &[LogId],
     ) -> Result<Vec<LogHead>, StoreError> {
         let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
-        let mut chosen = Vec::new();
+        let mut chosen: Vec<LogHead> = Vec::new();
         if threads.is_empty() {
             chosen = self.threads(tenant, everything.clone()).await?;
             chosen.sort_by_key(|head| head.created);
         }
         for thread in threads {
+            if chosen.iter().any(|head| head.log == *thread) {
+                continue;
+            }
             match self.log(tenant, thread).await? {
                 Some(head) if head.kind == LogKind::Thread => chosen.push(head),
                 Some(_) | None => {
@@ -116,7 +120,7 @@ impl Journal {
             }
         }
         let mut heads = Vec::new();
-        for thread in chosen {
+        for thread in parents_first(chosen) {
             let mut runs = self.runs(tenant, Some(&thread.log), everything.clone()).await?;
             runs.sort_by_key(|head| head.created);
             heads.push(thread);
@@ -124,6 +128,27 @@ impl Journal {
         }
         Ok(heads)
     }
+}
+
+/// The same threads, each after the one that it forks off.
+fn parents_first(threads: Vec<LogHead>) -> Vec<LogHead> {
+    let mut waiting: HashMap<LogId, Vec<LogHead>> = HashMap::new();
+    let chosen: HashSet<LogId> = threads.iter().map(|head| head.log.clone()).collect();
+    let mut ready = VecDeque::new();
+    for head in threads {
+        match &head.fork {
+            Some(fork) if chosen.contains(&fork.log) => {
+                waiting.entry(fork.log.clone()).or_default().push(head);
+            }
+            Some(_) | None => ready.push_back(head),
+        }
+    }
+    let mut ordered = Vec::with_capacity(chosen.len());
+    while let Some(head) = ready.pop_front() {
+        ready.extend(waiting.remove(&head.log).unwrap_or_default());
+        ordered.push(head);
+    }
+    ordered
 }
 
 struct Export<'e> {
@@ -155,39 +180,35 @@ impl Export<'_> {
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.seq;
             for row in &rows {
-                self.record(row).await?;
+                self.record(&head.log, row).await?;
             }
             #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
             progress((self.done.records as f64 / total as f64).min(1.0));
         }
     }
 
-    async fn record(&mut self, row: &Row) -> Result<(), StoreError> {
-        let content = match row.erased {
-            Some(_) => None,
-            None => Some(self.journal.content(self.tenant, row).await?),
-        };
+    async fn record(&mut self, log: &LogId, row: &Row) -> Result<(), StoreError> {
+        let content = self.journal.content_or_gone(self.tenant, log, row).await?;
         let redacted = match (&content, self.redaction) {
-            (Some((content, _)), Some(policy)) => redact(&row.kind, content, policy),
+            (Ok((content, _)), Some(policy)) => redact(&row.kind, content, policy),
             (_, _) => None,
         };
         self.done.records += 1;
         self.done.redacted += u64::from(redacted.is_some());
         let line = json::object(|line| {
             proven_members(line, row);
-            match (row.erased, &redacted, &content) {
-                (Some(erased), _, _) => {
+            match (&content, &redacted) {
+                (Err(erased), _) => {
                     line.string("gone", &erased.why().to_string());
                 }
-                (None, Some(redacted), _) => {
+                (Ok(_), Some(redacted)) => {
                     line.bool("redacted", true);
                     content_member(line, redacted);
                 }
-                (None, None, Some((content, salt))) => {
+                (Ok((content, salt)), None) => {
                     line.string("salt", &hex(salt));
                     content_member(line, content);
                 }
-                (None, None, None) => {}
             }
         });
         self.line(&line)
@@ -220,6 +241,7 @@ fn log_line(head: &LogHead) -> Json {
             });
         }
         line.maybe_string("status", head.status.as_deref());
+        line.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
         line.number("records", head.last).string("created", &head.created.to_string());
     })
 }

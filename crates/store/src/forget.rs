@@ -54,7 +54,8 @@ impl Journal {
             None => self.whole_thread(tenant, thread, Erased::Forgotten).await?,
             Some(item) => self.one_item(tenant, thread, item).await?,
         };
-        self.destroy(tenant, erases, kind::FORGOTTEN).await
+        let destroyed = self.destroy(tenant, &erases, kind::FORGOTTEN).await?;
+        self.scrub(tenant, &erases, kind::FORGOTTEN, destroyed).await
     }
 
     /// Destroys the content of threads whose time is up.
@@ -66,15 +67,16 @@ impl Journal {
         progress: Progress<'_>,
     ) -> Result<Destroyed, StoreError> {
         let expiring = self.expiring(tenant, retention, now).await?;
-        let mut destroyed = Destroyed::default();
+        let (mut destroyed, mut all) = (Destroyed::default(), Vec::new());
         let count = expiring.len().max(1);
         for (done, (thread, _)) in expiring.iter().enumerate() {
             let erases = self.whole_thread(tenant, &thread.log, Erased::Expired).await?;
-            destroyed.add(self.destroy(tenant, erases, kind::EXPIRED).await?);
+            destroyed.add(self.destroy(tenant, &erases, kind::EXPIRED).await?);
+            all.extend(erases);
             #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
             progress((done + 1) as f64 / count as f64);
         }
-        Ok(destroyed)
+        self.scrub(tenant, &all, kind::EXPIRED, destroyed).await
     }
 
     /// The threads whose time is up, each with the bytes that it and its runs have: what [`Journal::prune`] destroys.
@@ -85,33 +87,41 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Vec<(LogHead, u64)>, StoreError> {
         let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
-        let mut threads = Vec::new();
+        let mut families = Vec::new();
         for thread in self.threads(tenant, everything).await? {
             if thread.gone.is_none() {
-                let bytes = self.family_bytes(tenant, &thread).await?;
-                threads.push((thread, bytes));
+                let (updated, bytes) = self.family_size(tenant, &thread).await?;
+                families.push((updated, bytes, thread));
             }
         }
-        let mut kept: u64 = threads.iter().map(|(_, bytes)| bytes).sum();
+        families.sort_by_key(|(updated, ..)| *updated);
+        let mut kept: u64 = families.iter().map(|(_, bytes, _)| bytes).sum();
         let oldest = retention.older_than.and_then(|age| {
             let age = jiff::SignedDuration::try_from(age).ok()?;
             now.checked_sub(age).ok()
         });
-        threads.retain(|(thread, bytes)| {
-            let old = oldest.is_some_and(|oldest| thread.updated < oldest);
-            let much = retention.at_most_bytes.is_some_and(|most| kept > most);
+        families.retain(|(updated, bytes, _)| {
+            let old = oldest.is_some_and(|oldest| *updated < oldest);
+            // One that has nothing of its own makes no room.
+            let much = *bytes > 0 && retention.at_most_bytes.is_some_and(|most| kept > most);
             if old || much {
                 kept = kept.saturating_sub(*bytes);
             }
             old || much
         });
-        Ok(threads)
+        Ok(families.into_iter().map(|(_, bytes, thread)| (thread, bytes)).collect())
     }
 
-    async fn family_bytes(&self, tenant: &Tenant, thread: &LogHead) -> Result<u64, StoreError> {
+    /// When a thread or one of its runs was last written to, and how many bytes they have.
+    async fn family_size(
+        &self,
+        tenant: &Tenant,
+        thread: &LogHead,
+    ) -> Result<(Timestamp, u64), StoreError> {
         let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
         let runs = self.runs(tenant, Some(&thread.log), everything).await?;
-        Ok(thread.bytes + runs.iter().map(|run| run.bytes).sum::<u64>())
+        let updated = runs.iter().map(|run| run.updated).fold(thread.updated, Timestamp::max);
+        Ok((updated, thread.bytes + runs.iter().map(|run| run.bytes).sum::<u64>()))
     }
 
     /// All own records of a thread and of its runs; the checkpoints of its forks.
@@ -231,35 +241,34 @@ impl Journal {
     async fn destroy(
         &self,
         tenant: &Tenant,
-        erases: Vec<Erase>,
+        erases: &[Erase],
         kind: &str,
     ) -> Result<Destroyed, StoreError> {
         let mut destroyed = Destroyed::default();
         let mut batch = Batch::of(tenant.clone());
-        for erase in &erases {
+        for erase in erases {
             let (records, bytes) = self.measure(tenant, erase).await?;
             destroyed.logs.push(erase.log.clone());
             destroyed.records += records;
             destroyed.bytes += bytes;
-            let entry = json::object(|entry| match &erase.seqs {
-                None => {
-                    entry.bool("all", true);
-                }
-                Some(seqs) => {
-                    entry.array("seqs", |list| {
-                        for seq in seqs {
-                            list.number(*seq);
-                        }
-                    });
-                }
-            });
-            let record = NewRecord::new(kind, entry.bytes().clone());
-            batch = batch.append(Append::to(erase.log.clone()).record(record));
+            batch = batch.append(Append::to(erase.log.clone()).record(notice(erase, kind)));
         }
-        let act = self.seal_act(batch, erases)?;
-        self.backend.commit(act.clone()).await?;
-        self.backend.scrub().await?;
-        destroyed.unreached = self.erase_in_backups(&act).await?;
+        self.commit_act(batch, erases.to_vec()).await?;
+        Ok(destroyed)
+    }
+
+    /// Sees to it that no file and no backup holds what was destroyed.
+    async fn scrub(
+        &self,
+        tenant: &Tenant,
+        erases: &[Erase],
+        kind: &str,
+        mut destroyed: Destroyed,
+    ) -> Result<Destroyed, StoreError> {
+        if !erases.is_empty() {
+            self.backend.scrub().await?;
+            destroyed.unreached = self.erase_in_backups(tenant, erases, kind).await?;
+        }
         Ok(destroyed)
     }
 
@@ -273,7 +282,11 @@ impl Journal {
             let Some(last) = rows.last() else { return Ok((records, bytes)) };
             after = last.seq;
             let chosen = |seq: u64| erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&seq));
-            for row in rows.iter().filter(|row| row.erased.is_none() && chosen(row.seq)) {
+            let notice = |kind: &str| kind == kind::FORGOTTEN || kind == kind::EXPIRED;
+            for row in rows
+                .iter()
+                .filter(|row| row.erased.is_none() && chosen(row.seq) && !notice(&row.kind))
+            {
                 records += 1;
                 bytes += row.size;
             }
@@ -281,16 +294,28 @@ impl Journal {
     }
 }
 
+/// The record that says what was destroyed.
+pub(crate) fn notice(erase: &Erase, kind: &str) -> NewRecord {
+    let entry = json::object(|entry| match &erase.seqs {
+        None => {
+            entry.bool("all", true);
+        }
+        Some(seqs) => {
+            entry.array("seqs", |list| {
+                for seq in seqs {
+                    list.number(*seq);
+                }
+            });
+        }
+    });
+    NewRecord::new(kind, entry.bytes().clone())
+}
+
 impl Destroyed {
     fn add(&mut self, other: Destroyed) {
         self.logs.extend(other.logs);
         self.records += other.records;
         self.bytes += other.bytes;
-        for backup in other.unreached {
-            if !self.unreached.contains(&backup) {
-                self.unreached.push(backup);
-            }
-        }
     }
 }
 

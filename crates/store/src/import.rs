@@ -8,14 +8,15 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
-    Append, Batch, Digest, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store, StoreError,
-    Tenant, Tree, json,
+    Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
+    StoreError, Tenant, Tree, json,
 };
 
-use crate::backend::Row;
+use crate::backend::{Erase, Erased, Guard, Row};
+use crate::chain::nature;
 use crate::cipher;
 use crate::export::{FORMAT, VERSION, manifest_line};
-use crate::journal::Journal;
+use crate::journal::{Journal, seal};
 use crate::manifest::{Manifest, digest};
 
 /// What was read from an export.
@@ -37,18 +38,23 @@ pub struct Imported {
 
 /// One line of an export.
 enum Line {
-    Log(Opened),
+    Log(Log),
     Record(Box<Taken>),
-    /// The signature over everything before it, which holds.
     Manifest,
 }
 
-struct Opened {
-    id: LogId,
+struct Log {
+    name: LogId,
     kind: LogKind,
     of: Option<LogId>,
+    fork: Option<ForkPoint>,
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
+    gone: Option<Erased>,
+    /// Whether all that happened to its records is told by the log itself.
+    is_whole: bool,
+    /// Whether it was opened here.
+    is_open: bool,
 }
 
 struct Taken {
@@ -56,15 +62,25 @@ struct Taken {
     content: Option<Bytes>,
     salt: Option<Vec<u8>>,
     redacted: bool,
-    gone: Option<Name>,
+    gone: Option<Erased>,
 }
 
-/// Proves an export without a store: every content against its commitment, and the signature over every byte. Who signed it
-/// is told: whether that is the right store is for the reader to say.
+/// Proves an export without a store: every content against its commitment, links that follow each other, and the
+/// signature over all of it.
 pub fn verify_export(from: &mut dyn BufRead) -> Result<Imported, StoreError> {
+    Ok(proven(from)?.0)
+}
+
+/// What an export holds, and the names of its logs.
+fn proven(from: &mut dyn BufRead) -> Result<(Imported, Vec<LogId>), StoreError> {
     let mut reader = Reader::new(from)?;
-    while reader.next()?.is_some() {}
-    Ok(reader.seen)
+    let mut logs = Vec::new();
+    while let Some(line) = reader.next()? {
+        if let Line::Log(log) = line {
+            logs.push(log.name);
+        }
+    }
+    Ok((reader.seen, logs))
 }
 
 impl Journal {
@@ -75,90 +91,127 @@ impl Journal {
         tenant: &Tenant,
         mut open: impl FnMut() -> Result<R, StoreError>,
     ) -> Result<Imported, StoreError> {
-        let proven = verify_export(&mut open()?)?;
-        for thread in &proven.threads {
-            if let Some(head) = self.log(tenant, thread).await? {
-                let log = thread.clone();
+        const PAGE: usize = 256;
+        let (proven, logs) = proven(&mut open()?)?;
+        for log in logs {
+            if let Some(head) = self.log(tenant, &log).await? {
                 return Err(StoreError::Conflict { log, expected: 0, found: head.last });
             }
         }
         let mut source = open()?;
         let mut reader = Reader::new(&mut source)?;
-        let mut log: Option<Opened> = None;
+        let mut log: Option<Log> = None;
         let mut records: Vec<Taken> = Vec::new();
         loop {
             let line = reader.next()?;
             let ended = !matches!(line, Some(Line::Record(_)));
-            if (ended || records.len() >= 256)
+            if (ended || records.len() >= PAGE)
                 && let Some(log) = &mut log
             {
                 self.bring(tenant, log, std::mem::take(&mut records)).await?;
             }
             match line {
                 None => return Ok(proven),
-                Some(Line::Log(next)) => log = Some(next),
+                Some(Line::Log(mut next)) => {
+                    // A fork whose parent does not come along is a thread of its own, with all of its history.
+                    let comes = |fork: &ForkPoint| proven.threads.contains(&fork.log);
+                    next.is_whole = next.fork.as_ref().is_none_or(comes);
+                    next.fork = next.fork.filter(comes);
+                    log = Some(next);
+                }
                 Some(Line::Record(record)) => records.push(*record),
                 Some(Line::Manifest) => log = None,
             }
         }
     }
 
-    /// Adds records to the log, which is opened with the first. A fork comes with all of its history, so it is a thread of
-    /// its own here.
+    /// Adds records to the log, which is opened with the first.
     async fn bring(
         &self,
         tenant: &Tenant,
-        log: &mut Opened,
-        records: Vec<Taken>,
+        log: &mut Log,
+        mut records: Vec<Taken>,
     ) -> Result<(), StoreError> {
-        let mut append = Append::to(log.id.clone());
-        if self.log(tenant, &log.id).await?.is_none() {
-            let opening = LogOpening { kind: log.kind, of: log.of.clone(), fork: None };
-            append = append.opening(opening);
-            append.status.clone_from(&log.status);
-        }
-        let mut batches = vec![append];
-        for taken in records {
-            let record = NewRecord {
-                kind: taken.row.kind.clone(),
-                content: taken.shown(),
-                events: taken.row.events,
-                // The hash means nothing here; but what was about the same thing still is.
-                about: taken.row.about.map(|about| Name::from(format!("imported {about}"))),
-                at: Timestamp::from_millisecond(taken.row.at).ok(),
-            };
-            let rewind = log.rewinds.iter().find(|(at, _)| *at == taken.row.seq);
-            if let Some((_, to)) = rewind {
-                // The store writes the record of a rewind itself.
-                let mut rewind = Append::to(log.id.clone());
-                rewind.rewind_to = Some(*to);
-                batches.push(rewind);
-                batches.push(Append::to(log.id.clone()));
-            } else if let Some(append) = batches.last_mut() {
-                append.records.push(record);
-            }
-        }
-        for append in batches {
-            if append.opening.is_some() || append.rewind_to.is_some() || !append.records.is_empty()
+        // What a fork shares is its parent's.
+        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+        records.retain(|taken| taken.row.seq > shared);
+        let mut records = records.into_iter().peekable();
+        while !log.is_open || records.peek().is_some() {
+            let rewind_to = records.peek().and_then(|taken| log.rewind_at(taken.row.seq));
+            let mut together = Vec::new();
+            while let Some(taken) = records
+                .next_if(|taken| together.is_empty() || log.rewind_at(taken.row.seq).is_none())
             {
-                self.commit(Batch::of(tenant.clone()).append(append)).await?;
+                together.push(taken);
             }
+            self.bring_together(tenant, log, &together, rewind_to).await?;
         }
         Ok(())
+    }
+
+    /// Adds records of which only the first can be a rewind.
+    async fn bring_together(
+        &self,
+        tenant: &Tenant,
+        log: &mut Log,
+        records: &[Taken],
+        rewind_to: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let mut append = Append::to(log.name.clone());
+        append.records = records.iter().map(Taken::record).collect();
+        let mut erases = Vec::new();
+        if !std::mem::replace(&mut log.is_open, true) {
+            let (of, fork) = (log.of.clone(), log.fork.clone());
+            append = append.opening(LogOpening { kind: log.kind, of, fork });
+            append.status.clone_from(&log.status);
+            erases.extend(log.gone.map(|why| Erase { log: log.name.clone(), seqs: None, why }));
+        }
+        // Who says what was destroyed in the history of a fork did so in its parent; without it, it is only noted.
+        if log.is_whole {
+            for why in [Erased::Forgotten, Erased::Expired] {
+                let gone = records.iter().filter(|taken| taken.gone == Some(why));
+                let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
+                if !seqs.is_empty() {
+                    erases.push(Erase { log: log.name.clone(), seqs: Some(seqs), why });
+                }
+            }
+        }
+        let _sealing = self.keys.sealing().await;
+        let mut sealed = seal(&self.keys, Batch::of(tenant.clone()).append(append))?;
+        sealed.erases = erases;
+        for append in &mut sealed.appends {
+            append.rewind_to = rewind_to;
+            append.guard = Guard::Operator;
+        }
+        self.backend.commit(sealed).await?;
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Where the record with that number rewinds to, if it does.
+    fn rewind_at(&self, seq: u64) -> Option<u64> {
+        self.rewinds.iter().find(|(at, _)| *at == seq).map(|(_, to)| *to)
     }
 }
 
 impl Taken {
     /// What is imported: the content, or a note that says why there is none.
-    fn shown(&self) -> Bytes {
-        match (&self.content, &self.gone) {
-            (Some(content), _) => content.clone(),
-            (None, gone) => {
-                let note = json::object(|note| {
-                    note.string("gone", gone.as_deref().unwrap_or("not exported"));
-                });
-                note.bytes().clone()
-            }
+    fn record(&self) -> NewRecord {
+        let content = self.content.clone().unwrap_or_else(|| {
+            let why = self.gone.map_or("not exported".to_owned(), |gone| gone.why().to_string());
+            let note = json::object(|note| {
+                note.string("gone", &why);
+            });
+            note.bytes().clone()
+        });
+        NewRecord {
+            kind: self.row.kind.clone(),
+            content,
+            events: self.row.events,
+            // The hash means nothing here; but what was about the same thing still is.
+            about: self.row.about.map(|about| Name::from(format!("imported {about}"))),
+            at: Timestamp::from_millisecond(self.row.at).ok(),
         }
     }
 }
@@ -169,15 +222,20 @@ struct Reader<'r> {
     hash: Sha256,
     line: u64,
     seen: Imported,
-    /// Whether the records that come are some log's.
-    in_log: bool,
+    /// The last record: the next one is proven against it where it follows in the same chain.
+    last: Option<Row>,
+    /// The log whose records come: its name, what it is, and what it shares with its parent.
+    log: Option<(LogId, String, u64)>,
+    /// Whether contents may be redacted.
+    redacted: bool,
     signed: bool,
 }
 
 impl<'r> Reader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
         let (hash, seen) = (Sha256::new(), Imported::default());
-        let mut reader = Self { from, hash, line: 0, seen, in_log: false, signed: false };
+        let (last, log, redacted, signed) = (None, None, false, false);
+        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed };
         let Some((first, text)) = reader.read()? else {
             return Err(reader.wrong("is not there: the file is empty"));
         };
@@ -195,6 +253,7 @@ impl<'r> Reader<'r> {
         }
         let word = |key| root.text_of(key).unwrap_or_default().into_owned();
         (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
+        reader.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
         reader.hash.update(text);
         Ok(reader)
     }
@@ -212,16 +271,19 @@ impl<'r> Reader<'r> {
         }
         let root = tree.root();
         if let Some(manifest) = root.get("manifest") {
-            return self.manifest(manifest, &text).map(|()| Some(Line::Manifest));
+            self.manifest(manifest, &text)?;
+            return Ok(Some(Line::Manifest));
         }
         self.hash.update(&text);
         if root.get("log").is_some() {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
-                LogKind::Thread => self.seen.threads.push(log.id.clone()),
+                LogKind::Thread => self.seen.threads.push(log.name.clone()),
                 LogKind::Run => self.seen.runs += 1,
             }
-            self.in_log = true;
+            let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+            let nature = nature(log.kind, log.of.as_ref(), log.fork.as_ref());
+            self.log = Some((log.name.clone(), nature, shared));
             return Ok(Some(Line::Log(log)));
         }
         let record = record_of(root).ok_or_else(|| self.wrong("is not a record"))?;
@@ -231,9 +293,9 @@ impl<'r> Reader<'r> {
 
     fn prove(&mut self, record: &Taken) -> Result<(), StoreError> {
         let row = &record.row;
-        if !self.in_log {
+        let Some((log, nature, shared)) = self.log.clone() else {
             return Err(self.wrong("is a record of no log"));
-        }
+        };
         self.seen.records += 1;
         match (&record.content, &record.salt) {
             (Some(content), Some(salt)) if !record.redacted => {
@@ -243,9 +305,22 @@ impl<'r> Reader<'r> {
                     return Err(self.wrong("has another content than was committed to"));
                 }
             }
-            (Some(_), _) if record.redacted => self.seen.without_content += 1,
+            (Some(_), None) if record.redacted && self.redacted => self.seen.without_content += 1,
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content, and does not say why")),
+        }
+        // The links of other logs lie between, unless one record follows the other in the same chain. What a fork shares
+        // was linked under its parent's name.
+        let last = self.last.replace(row.clone());
+        let follows = |last: &Row| last.writer == row.writer && last.position + 1 == row.position;
+        if row.seq > shared
+            && let Some(last) = last.filter(follows)
+        {
+            let tenant = Tenant::from(&*self.seen.tenant);
+            let header = row.header(&tenant, &log, &nature);
+            if header.link(&last.link, &row.commitment) != row.link {
+                return Err(self.wrong("breaks the chain"));
+            }
         }
         Ok(())
     }
@@ -302,23 +377,37 @@ fn read_manifest(node: Node<'_>) -> Option<Manifest> {
     Some(Manifest { body, signature: bytes })
 }
 
-fn log_of(root: Node<'_>) -> Option<Opened> {
+fn log_of(root: Node<'_>) -> Option<Log> {
     let kind = match &*root.text_of("kind")? {
         "thread" => LogKind::Thread,
         "run" => LogKind::Run,
         _ => return None,
+    };
+    let fork = match root.get("fork") {
+        None => None,
+        Some(fork) => {
+            Some(ForkPoint { log: LogId(fork.name_of("log")?), at: fork.get("at")?.u64()? })
+        }
     };
     let pair = |pair: Node<'_>| Some((pair.get("at")?.u64()?, pair.get("to")?.u64()?));
     let rewinds = match root.get("rewinds") {
         None => Vec::new(),
         Some(list) => list.elements().map(pair).collect::<Option<_>>()?,
     };
-    Some(Opened {
-        id: LogId(root.name_of("log")?),
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(erased_of(&word)?),
+    };
+    Some(Log {
+        name: LogId(root.name_of("log")?),
         kind,
         of: root.name_of("of").map(LogId),
+        fork,
         status: root.name_of("status"),
         rewinds,
+        gone,
+        is_whole: true,
+        is_open: false,
     })
 }
 
@@ -353,7 +442,17 @@ fn record_of(root: Node<'_>) -> Option<Taken> {
         erased: None,
     };
     let redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
-    Some(Taken { row, content, salt, redacted, gone: root.name_of("gone") })
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(erased_of(&word)?),
+    };
+    Some(Taken { row, content, salt, redacted, gone })
+}
+
+/// Why a content is no more, from the word for it.
+fn erased_of(word: &str) -> Option<Erased> {
+    let known = [Erased::Forgotten, Erased::Expired];
+    known.into_iter().find(|why| why.why().to_string() == word)
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {

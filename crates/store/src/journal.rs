@@ -12,9 +12,10 @@ use throughline_core::{
 };
 
 use crate::backend::{
-    Backend, Erase, Guard, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode, SealedRecord,
-    Span,
+    Backend, Erase, Erased, Guard, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode,
+    SealedRecord, Span,
 };
+use crate::chain::{check_name, check_names};
 use crate::cipher;
 use crate::keys::Keys;
 use crate::manifest::{Signer, hex};
@@ -88,21 +89,22 @@ impl Journal {
         self.backend.close().await
     }
 
-    /// A batch that an operator's act makes.
-    pub(crate) fn seal_act(
+    /// Commits a batch that an operator's act makes.
+    pub(crate) async fn commit_act(
         &self,
         batch: Batch,
         erases: Vec<Erase>,
-    ) -> Result<SealedBatch, StoreError> {
+    ) -> Result<Receipt, StoreError> {
+        let _sealing = self.keys.sealing().await;
         let mut sealed = seal(&self.keys, batch)?;
         sealed.erases = erases;
         for append in &mut sealed.appends {
             append.guard = Guard::Operator;
         }
-        Ok(sealed)
+        self.backend.commit(sealed).await
     }
 
-    /// The records of a log in that span, read through the fork where it has one.
+    /// The records of a log in that span, read through the forks where it has some.
     pub(crate) async fn rows(
         &self,
         tenant: &Tenant,
@@ -110,29 +112,58 @@ impl Journal {
         span: Span,
     ) -> Result<Vec<Row>, StoreError> {
         let own = self.backend.rows(tenant, log, span).await?;
-        if own.first().is_some_and(|row| row.seq == span.after + 1) {
+        if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
             return Ok(own);
         }
-        // The first that is asked for is not the log's own: it is its parent's, or there is none.
-        let Some(head) = self.backend.log(tenant, log).await? else {
-            return Err(StoreError::NotFound { what: "log", name: log.0.clone() });
-        };
-        let Some(fork) = head.fork.filter(|fork| fork.at > span.after) else { return Ok(own) };
-        let inherited = Span { up_to: span.up_to.min(fork.at), ..span };
-        let mut rows = Box::pin(self.rows(tenant, &fork.log, inherited)).await?;
-        let left = span.limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
-        if rows.last().is_some_and(|row| row.seq == fork.at) && left > 0 {
-            let rest = Span { after: fork.at, up_to: span.up_to, limit: left };
-            rows.extend(self.backend.rows(tenant, log, rest).await?);
+        // The first that is asked for is not the log's own: it is a parent's, or there is none.
+        let mut places = self.lineage(tenant, log, span.after).await?;
+        if places.len() == 1 {
+            return Ok(own);
+        }
+        let mut rows: Vec<Row> = Vec::new();
+        while let Some((log, end)) = places.pop() {
+            let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+            let after = rows.last().map_or(span.after, |row| row.seq);
+            let (up_to, limit) = (span.up_to.min(end), span.limit.saturating_sub(read));
+            if limit == 0 || after >= span.up_to {
+                break;
+            }
+            rows.extend(self.backend.rows(tenant, &log, Span { after, up_to, limit }).await?);
         }
         Ok(rows)
     }
 
+    /// The log, the one that it forks off, and so on, as far as they have records after that one: each with the last of
+    /// its records that counts.
+    async fn lineage(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        after: u64,
+    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+        let mut places = Vec::new();
+        let mut next = Some((log.clone(), u64::MAX));
+        while let Some((log, end)) = next {
+            let Some(head) = self.backend.log(tenant, &log).await? else {
+                return Err(StoreError::NotFound { what: "log", name: log.0 });
+            };
+            places.push((log, end));
+            let fork = head.fork.filter(|fork| fork.at > after);
+            next = fork.map(|fork| (fork.log, end.min(fork.at)));
+        }
+        Ok(places)
+    }
+
     /// What a row says.
-    pub(crate) async fn open_row(&self, tenant: &Tenant, row: &Row) -> Result<Record, StoreError> {
-        let content = match row.erased {
-            Some(erased) => Content::Gone(erased.why()),
-            None => Content::Here(self.content(tenant, row).await?.0),
+    pub(crate) async fn open_row(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        row: &Row,
+    ) -> Result<Record, StoreError> {
+        let content = match self.content_or_gone(tenant, log, row).await? {
+            Ok((content, _)) => Content::Here(content),
+            Err(erased) => Content::Gone(erased.why()),
         };
         let events = row
             .last_event
@@ -144,6 +175,31 @@ impl Journal {
             events,
             content,
         })
+    }
+
+    /// The content of a row with its salt, or why it is no more. It may be destroyed after the row was read.
+    pub(crate) async fn content_or_gone(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        row: &Row,
+    ) -> Result<Result<(Bytes, cipher::SaltBytes), Erased>, StoreError> {
+        if let Some(erased) = row.erased {
+            return Ok(Err(erased));
+        }
+        match self.content(tenant, row).await {
+            Ok(content) => Ok(Ok(content)),
+            Err(StoreError::Corrupt(problem)) => {
+                let after = row.seq.saturating_sub(1);
+                let span = Span { after, up_to: row.seq, limit: 1 };
+                let again = self.rows(tenant, log, span).await?;
+                match again.first().and_then(|row| row.erased) {
+                    Some(erased) => Ok(Err(erased)),
+                    None => Err(StoreError::Corrupt(problem)),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The content of a row, and the salt that opens it.
@@ -180,6 +236,7 @@ impl Store for Journal {
                 .flat_map(|append| &append.records)
                 .map(|record| record.content.len())
                 .sum();
+            let _sealing = self.keys.sealing().await;
             let sealed = if size > LONG_WORK {
                 let keys = Arc::clone(&self.keys);
                 let sealing = tokio::task::spawn_blocking(move || seal(&keys, batch));
@@ -203,7 +260,7 @@ impl Store for Journal {
             let rows = self.rows(tenant, log, span).await?;
             let mut records = Vec::with_capacity(rows.len());
             for row in &rows {
-                records.push(self.open_row(tenant, row).await?);
+                records.push(self.open_row(tenant, log, row).await?);
             }
             Ok(records)
         })
@@ -235,20 +292,13 @@ impl Store for Journal {
         Box::pin(async move {
             let Some(head) = self.backend.log(tenant, log).await? else { return Ok(None) };
             for span in head.spans(at_most.min(head.last)).into_iter().rev() {
-                let mut place = Some((log.clone(), head.fork.clone()));
-                while let Some((log, fork)) = place {
-                    let row = self.backend.checkpoint(tenant, &log, *span.end()).await?;
+                for (place, end) in self.lineage(tenant, log, span.start() - 1).await? {
+                    // What a parent wrote after the fork is not this log's.
+                    let end = end.min(*span.end());
+                    let row = self.backend.checkpoint(tenant, &place, end).await?;
                     if let Some(row) = row.filter(|row| span.contains(&row.seq)) {
-                        return self.open_row(tenant, &row).await.map(Some);
+                        return self.open_row(tenant, &place, &row).await.map(Some);
                     }
-                    let inherited = fork.filter(|fork| fork.at >= *span.start());
-                    place = match inherited {
-                        None => None,
-                        Some(fork) => {
-                            let parent = self.backend.log(tenant, &fork.log).await?;
-                            parent.map(|parent| (fork.log, parent.fork))
-                        }
-                    };
                 }
             }
             Ok(None)
@@ -262,7 +312,10 @@ impl Store for Journal {
         owner: &'a str,
         time: Duration,
     ) -> Boxed<'a, Lease> {
-        self.backend.lease(tenant, log, owner, time)
+        Box::pin(async move {
+            [&*tenant.0, &*log.0, owner].into_iter().try_for_each(check_name)?;
+            self.backend.lease(tenant, log, owner, time).await
+        })
     }
 
     fn renew<'a>(
@@ -299,7 +352,8 @@ impl Store for Journal {
     }
 }
 
-fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {
+pub(crate) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {
+    check_names(&batch)?;
     let Batch { tenant, once, appends, vault, asks, takes } = batch;
     let appends = appends.into_iter().map(|append| seal_append(keys, &tenant, append));
     let appends = appends.collect::<Result<_, _>>()?;

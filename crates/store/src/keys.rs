@@ -42,6 +42,8 @@ pub(crate) struct Keys {
     /// Epoch 0 has no key.
     epochs: RwLock<BTreeMap<u32, Secret>>,
     current: std::sync::atomic::AtomicU32,
+    /// Held by each batch from when it is sealed until it is kept.
+    sealing: tokio::sync::RwLock<()>,
 }
 
 /// The store's own secret.
@@ -59,20 +61,35 @@ impl Keys {
     ) -> Result<Self, StoreError> {
         let known: Vec<&Secret> =
             master.into_iter().chain(retired).map(|MasterKey(key)| key).collect();
+        let refused = match master {
+            Some(_) => StoreError::WrongKey,
+            None => StoreError::KeyMissing,
+        };
         let mut epochs = BTreeMap::new();
+        let mut latest = 0;
         for (name, check) in backend.kept(EPOCH).await? {
             let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
             else {
                 return Err(StoreError::Corrupt("an epoch of the master key has no number".into()));
             };
+            latest = latest.max(number);
+            // The key of an epoch that is over need not be known any more.
             let opens = |key: &&&Secret| cipher::unwrap(key, &check).is_some();
-            let Some(key) = known.iter().find(opens) else {
-                return Err(match master {
-                    Some(_) => StoreError::WrongKey,
-                    None => StoreError::KeyMissing,
-                });
-            };
-            epochs.insert(number, Secret::clone(key));
+            if let Some(key) = known.iter().find(opens) {
+                epochs.insert(number, Secret::clone(key));
+            }
+        }
+        if latest > 0 && epochs.is_empty() {
+            return Err(refused);
+        }
+        // Nothing is changed before it is certain that the keys open the store.
+        let kept = backend.kept(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
+        if let Some((_, kept)) = &kept {
+            match opened_secret(&epochs, kept) {
+                Err(StoreError::WrongKey) => return Err(refused),
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
         }
         let current = match master {
             None if epochs.is_empty() => 0,
@@ -81,7 +98,7 @@ impl Keys {
             Some(MasterKey(key)) => match epochs.iter().find(|(_, known)| ***known == **key) {
                 Some((number, _)) => *number,
                 None => {
-                    let number = epochs.keys().copied().max().unwrap_or(0) + 1;
+                    let number = latest + 1;
                     let name = format!("{EPOCH}{number}");
                     let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
                     if cipher::unwrap(key, &check).is_none() {
@@ -97,11 +114,22 @@ impl Keys {
         let kept = backend.keep(SECRET, secret).await?;
         let secret = opened_secret(&epochs, &kept)?;
         let current = std::sync::atomic::AtomicU32::new(current);
-        let keys = Self { secret, epochs: RwLock::new(epochs), current };
+        let sealing = tokio::sync::RwLock::default();
+        let keys = Self { secret, epochs: RwLock::new(epochs), current, sealing };
         if kept.first_chunk().map(|epoch| u32::from_be_bytes(*epoch)) != Some(keys.epoch()) {
             backend.replace(SECRET, keys.wrapped()?).await?;
         }
         Ok(keys)
+    }
+
+    /// The same keys, for a copy of the store that may not know the current master key.
+    pub(crate) fn without_master(&self) -> Self {
+        Self {
+            secret: self.secret.clone(),
+            epochs: RwLock::default(),
+            current: std::sync::atomic::AtomicU32::new(0),
+            sealing: tokio::sync::RwLock::default(),
+        }
     }
 
     /// The epoch under which salts are wrapped now.
@@ -109,7 +137,12 @@ impl Keys {
         self.current.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Begins a new epoch while the store is open.
+    /// Held from when a batch is sealed until it is kept.
+    pub(crate) async fn sealing(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.sealing.read().await
+    }
+
+    /// Begins a new epoch while the store is open. When it returns, no batch of an earlier one is still to be kept.
     pub(crate) async fn begin_epoch(
         &self,
         backend: &dyn Backend,
@@ -138,6 +171,7 @@ impl Keys {
         };
         self.current.store(number, std::sync::atomic::Ordering::Release);
         backend.replace(SECRET, self.wrapped()?).await?;
+        drop(self.sealing.write().await);
         Ok(number)
     }
 

@@ -1,5 +1,7 @@
 //! How a store is opened.
 
+use std::time::Duration;
+
 use crate::keys::MasterKey;
 
 /// How a store is opened.
@@ -17,6 +19,8 @@ pub struct Options {
     pub readers: usize,
     /// Whether the store is made where there is none.
     pub create: bool,
+    /// How long to wait while another program holds the database.
+    pub patience: Duration,
 }
 
 impl Default for Options {
@@ -28,6 +32,7 @@ impl Default for Options {
             queue: 1024,
             readers: 4,
             create: true,
+            patience: Duration::from_secs(30),
         }
     }
 }

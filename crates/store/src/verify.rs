@@ -7,8 +7,8 @@ use throughline_core::{
     Digest, LogHead, LogId, Name, Node, Rewind, StoreError, Tenant, Tree, kind,
 };
 
-use crate::backend::{ChainRow, Erased, Listing, Order, Progress};
-use crate::chain::{GENESIS, Header, Link, nature};
+use crate::backend::{ChainRow, Erased, Listing, Order, Progress, Span};
+use crate::chain::{GENESIS, Link, nature};
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::{Manifest, hex};
@@ -51,6 +51,8 @@ type Chain = (Tenant, Name);
 struct Ledger {
     proof: Counts,
     chains: HashMap<Chain, (u64, Link)>,
+    /// Where the chains ended when it began.
+    heads: HashMap<(Chain, u64), Link>,
     /// Links that manifests vouch for.
     vouched: HashMap<(Chain, u64), Link>,
     /// What each log's records say about it.
@@ -117,6 +119,8 @@ impl Journal {
     ) -> Result<(), Fault> {
         const PAGE: u32 = 500;
         self.prove_manifests(ledger, witness).await?;
+        // Others may write meanwhile: what there is now must be found, and there may be more.
+        ledger.expect(self.backend.heads().await?);
         let total = self.backend.stats().await?.records.max(1);
         let mut after = i64::MIN;
         loop {
@@ -205,19 +209,30 @@ impl Journal {
     /// The content is the one that was committed to; or it is no more, and that is noted.
     async fn prove_content(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), Fault> {
         let ChainRow { tenant, log, row, .. } = chain;
-        if let Some(why) = row.erased {
-            if row.content.is_some() || row.salt.is_some() || row.blob.is_some() {
+        let content = self.content_or_gone(tenant, log, row).await;
+        let gone = match &content {
+            Ok(Err(why)) => Some(*why),
+            Ok(Ok(_)) | Err(_) => row.erased,
+        };
+        if let Some(why) = gone {
+            let is_there = row.content.is_some() || row.salt.is_some() || row.blob.is_some();
+            if row.erased.is_some() && is_there {
                 let problem = "is marked as destroyed, and its content is there";
                 return Err(broken(&place(chain), problem).into());
             }
             let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
             missing.push((row.seq, why));
             ledger.proof.gone += 1;
+            if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
+                summary.bytes = summary.bytes.saturating_sub(row.size);
+            }
             ledger.rewound(chain, None);
             return Ok(());
         }
-        let content = match self.content(tenant, row).await {
-            Ok((content, salt)) if cipher::commitment(&salt, &content) == row.commitment => content,
+        let content = match content {
+            Ok(Ok((content, salt))) if cipher::commitment(&salt, &content) == row.commitment => {
+                content
+            }
             Ok(_) => {
                 let problem = "has another content than was committed to";
                 return Err(broken(&place(chain), problem).into());
@@ -247,24 +262,32 @@ impl Journal {
         Ok(())
     }
 
-    /// The chains end where the store says that they end.
+    /// The chains end where the store says that they end, or went on while they were proven.
     async fn prove_heads(&self, ledger: &mut Ledger) -> Result<(), Fault> {
-        let heads = self.backend.heads().await?;
-        let mut known: HashSet<Chain> = HashSet::new();
-        for head in heads {
-            let chain = (head.tenant, head.writer);
-            let end = ledger.chains.get(&chain).copied().unwrap_or((0, GENESIS));
-            if end != (head.position, head.link) {
-                let (tenant, writer) = &chain;
-                let place = format!("the chain of {writer} (tenant {tenant})");
-                let problem = format!("ends at {} and should end at {}", end.0, head.position);
-                return Err(broken(&place, &problem).into());
-            }
-            known.insert(chain);
-        }
-        if let Some((tenant, writer)) = ledger.chains.keys().find(|chain| !known.contains(chain)) {
+        let unseen = ledger.heads.iter().min_by_key(|((_, position), _)| *position);
+        if let Some((((tenant, writer), position), _)) = unseen {
+            let end = ledger.chains.get(&(tenant.clone(), writer.clone()));
             let place = format!("the chain of {writer} (tenant {tenant})");
-            return Err(broken(&place, "is not known to the store").into());
+            let end = end.map_or(0, |(end, _)| *end);
+            let problem = format!("ends at {end} and should end at {position}");
+            return Err(broken(&place, &problem).into());
+        }
+        let heads = self.backend.heads().await?;
+        let known: HashMap<Chain, (u64, Link)> = heads
+            .into_iter()
+            .map(|head| ((head.tenant, head.writer), (head.position, head.link)))
+            .collect();
+        for (chain, (end, link)) in &ledger.chains {
+            let (tenant, writer) = chain;
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            match known.get(chain) {
+                None => return Err(broken(&place, "is not known to the store").into()),
+                Some((position, head)) if position < end || (position == end && head != link) => {
+                    let problem = format!("ends at {end} and should end at {position}");
+                    return Err(broken(&place, &problem).into());
+                }
+                Some(_) => {}
+            }
         }
         let unseen = ledger.vouched.iter().min_by_key(|((_, position), _)| *position);
         if let Some((((tenant, writer), position), link)) = unseen {
@@ -297,6 +320,12 @@ impl Journal {
                     None => None,
                     Some(fork) => self.backend.log(&tenant, &fork.log).await?,
                 };
+                // Others may write meanwhile.
+                let before = head.fork.as_ref().map_or(0, |fork| fork.at);
+                let last = ledger.logs.get(&key).map_or(before, |log| log.last);
+                if head.last > last && self.goes_on(&tenant, &head.log, last, &head).await? {
+                    continue;
+                }
                 if let Some(problem) = ledger.differs(&key, &head, parent.as_ref()) {
                     let (tenant, log) = key;
                     return Err(broken(&format!("{log} (tenant {tenant})"), &problem).into());
@@ -314,7 +343,31 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Whether the log ends there, or went on while it was proven.
+    async fn goes_on(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        last: u64,
+        head: &LogHead,
+    ) -> Result<bool, StoreError> {
+        if head.last == last {
+            return Ok(true);
+        }
+        let span = Span { after: last, up_to: last.saturating_add(1), limit: 1 };
+        Ok(!self.backend.rows(tenant, log, span).await?.is_empty())
+    }
+}
+
 impl Ledger {
+    /// What the chains must reach.
+    fn expect(&mut self, heads: Vec<crate::chain::Head>) {
+        for head in heads.into_iter().filter(|head| head.position > 0) {
+            self.heads.insert(((head.tenant, head.writer), head.position), head.link);
+        }
+    }
+
     fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
         for head in heads.into_iter().filter(|head| head.position > 0) {
             self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
@@ -339,26 +392,21 @@ impl Ledger {
             );
             return Err(broken(&place(chain), &problem).into());
         }
-        let header = Header {
-            tenant,
-            log,
-            nature: nature.unwrap_or_default(),
-            seq: row.seq,
-            kind: &row.kind,
-            at: row.at,
-            events: row.events,
-            last_event: row.last_event,
-            about: row.about,
-            size: row.size,
-            writer: &row.writer,
-            position: row.position,
-        };
+        let header = row.header(tenant, log, nature.unwrap_or_default());
         if header.link(link, &row.commitment) != row.link {
             let problem = format!("breaks the chain of {} at link {}", row.writer, row.position);
             return Err(broken(&place(chain), &problem).into());
         }
         (*position, *link) = (row.position, row.link);
-        match self.vouched.remove(&(key, row.position)) {
+        let key = (key, row.position);
+        match self.heads.remove(&key) {
+            Some(head) if head != row.link => {
+                let problem = "has another link than the end of its chain";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Some(_) | None => {}
+        }
+        match self.vouched.remove(&key) {
             Some(vouched) if vouched != row.link => {
                 let problem = "has another link than a signed manifest names";
                 return Err(broken(&place(chain), problem).into());

@@ -11,6 +11,7 @@
 mod cases;
 mod child;
 mod dice;
+mod disk;
 mod folder;
 mod postgres;
 #[cfg(feature = "power")]
@@ -24,6 +25,7 @@ mod workspace;
 pub use crate::cases::{cases, fuzz_seconds, proptest_config};
 pub use crate::child::{Child, child_task};
 pub use crate::dice::Dice;
+pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
 pub use crate::postgres::{Cluster, postgres_database, postgres_url};
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};

@@ -69,6 +69,9 @@ impl<F: Fold> Folded<F> {
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.last = record.seq;
         if &*record.kind == kind::CHECKPOINT {
+            if let Some(bytes) = record.content.bytes() {
+                (self.checkpoint, self.since, self.saved) = (record.seq, 0, size(bytes));
+            }
             return Ok(());
         }
         self.since += record.content.bytes().map_or(0, size);

@@ -148,12 +148,7 @@ pub(super) fn check(batch: &SealedBatch) -> Result<(), StoreError> {
         }
     }
     names.extend(batch.erases.iter().map(|erase| &erase.log.0));
-    match names.into_iter().find(|name| !chain::is_name(name)) {
-        Some(name) => Err(StoreError::invalid(format!(
-            "{name:?} is not a name: it is empty, longer than 200 bytes, or has control characters"
-        ))),
-        None => Ok(()),
-    }
+    names.into_iter().try_for_each(|name| chain::check_name(name))
 }
 
 /// The parts of all batches of a group, in columns; see `throughline_commit`.

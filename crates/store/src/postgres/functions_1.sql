@@ -339,7 +339,8 @@ BEGIN
                     v_s := v_s + 1;
                 END LOOP;
                 SELECT id INTO v_other FROM logs WHERE tenant = v_tenant AND name = e_log[i];
-                SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL) INTO v_ids, v_blobs
+                SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
+                  INTO v_ids, v_blobs, v_bytes
                   FROM records
                  WHERE tenant = v_tenant AND log = v_other AND erased IS NULL AND (e_all[i] OR seq = ANY (v_seqs))
                    -- What says that contents were destroyed stays.
@@ -348,9 +349,8 @@ BEGIN
                 UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
                 DELETE FROM blobs b WHERE b.id = ANY (v_blobs)
                    AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
-                IF e_all[i] THEN
-                    UPDATE logs SET gone = e_why[i] WHERE id = v_other;
-                END IF;
+                UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
+                 WHERE id = v_other;
             END LOOP;
         END;
 

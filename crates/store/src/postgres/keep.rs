@@ -22,11 +22,7 @@ pub(super) async fn lease(
     owner: &str,
     time: Duration,
 ) -> Result<Lease, StoreError> {
-    if ![&tenant.0, &log.0, owner].into_iter().all(chain::is_name) {
-        return Err(StoreError::invalid(
-            "a lease needs names for its tenant, its log and its owner",
-        ));
-    }
+    [&tenant.0, &log.0, owner].into_iter().try_for_each(chain::check_name)?;
     let id = shared.tenant_made(tenant).await?;
     let lock = commit::lock(Lock::Log, id, log.0.as_bytes());
     let sql = "SELECT o_fence, o_until, o_held FROM throughline_lease($1, $2, $3, $4, $5)";

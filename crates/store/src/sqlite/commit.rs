@@ -1,14 +1,16 @@
 //! One batch: everything that could stop it is looked at first, then all of it is written.
 
-use std::collections::HashMap;
+use rusqlite::{Connection, params};
+use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
-use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, Written, kind};
+use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
+use crate::chain::Header;
+use crate::sqlite::chains::Chains;
+use crate::sqlite::erase::destroy;
+use crate::sqlite::plan::{Plan, check_open, check_unique, plan, position_of, repeated};
 
-use crate::backend::{Erase, SealedAppend, SealedBatch, SealedNode, SealedRecord};
-use crate::chain::{GENESIS, Head, Header, Link};
-use crate::manifest::Manifest;
-use crate::sqlite::plan::{Plan, check_names, check_open, plan, position_of, repeated};
+/// The row that no tenant has.
+const NOBODY: i64 = -1;
 
 /// Why a batch was not written.
 pub(super) enum Stop {
@@ -30,31 +32,7 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// The chains of this writer, one for each tenant.
-pub(super) struct Chains {
-    pub(super) writer: Name,
-    /// As they will be when the transaction is committed.
-    segments: HashMap<Tenant, Segment>,
-    /// When the last manifest was signed.
-    signed: i64,
-}
-
-struct Segment {
-    tenant: i64,
-    id: i64,
-    position: u64,
-    link: Link,
-    /// Changed in this transaction.
-    touched: bool,
-    /// Committed since the last manifest.
-    moved: bool,
-}
-
 impl Chains {
-    pub(super) fn new(writer: Name) -> Self {
-        Self { writer, segments: HashMap::new(), signed: 0 }
-    }
-
     /// Writes the batch, or says why not and has written nothing.
     pub(super) fn apply(
         &mut self,
@@ -62,8 +40,10 @@ impl Chains {
         batch: &SealedBatch,
         now: i64,
     ) -> Result<Receipt, Stop> {
-        check_names(batch)?;
-        let tenant = self.segment(db, &batch.tenant, now)?.tenant;
+        check_unique(batch)?;
+        let known = self.tenant(db, &batch.tenant)?;
+        // Nothing is found of a tenant that has nothing yet.
+        let tenant = known.unwrap_or(NOBODY);
         if let Some(receipt) = repeated(db, tenant, batch)? {
             return Ok(receipt);
         }
@@ -92,11 +72,19 @@ impl Chains {
             position_of(batch, &node.log)?;
         }
         // From here on nothing but the database can stop it.
-        // A thread is opened before its runs, in whichever order the batch names them.
-        for runs in [false, true] {
+        let tenant = if batch.appends.is_empty() && known.is_some() {
+            tenant
+        } else {
+            self.segment(db, &batch.tenant, now)?.tenant
+        };
+        // A run's thread may be opened by the same batch, in whichever order they stand.
+        for is_run in [false, true] {
             for (append, plan) in batch.appends.iter().zip(&mut plans) {
-                if append.opening.as_ref().is_some_and(|opening| opening.of.is_some() == runs) {
-                    open_log(db, tenant, append, plan, now)?;
+                match &append.opening {
+                    Some(opening) if opening.of.is_some() == is_run => {
+                        open_log(db, tenant, append, plan, now)?;
+                    }
+                    Some(_) | None => {}
                 }
             }
         }
@@ -155,7 +143,7 @@ impl Chains {
             let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
             plan.events = last_event.unwrap_or(plan.events);
             bytes += record.size;
-            self.record(db, tenant, &append.log, plan, record, (at, last_event))?;
+            self.record(db, tenant, &append.log, plan, record, (at, last_event, now))?;
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
@@ -185,13 +173,11 @@ impl Chains {
         log: &LogId,
         plan: &Plan,
         record: &SealedRecord,
-        (at, last_event): (i64, Option<u64>),
+        (at, last_event, now): (i64, Option<u64>, i64),
     ) -> Result<(), Stop> {
         let writer = self.writer.clone();
-        let Some(segment) = self.segments.get_mut(tenant) else {
-            return Err(StoreError::Closed.into());
-        };
-        segment.position += 1;
+        let segment = self.segment(db, tenant, now)?;
+        let position = segment.next();
         let header = Header {
             tenant,
             log,
@@ -204,10 +190,9 @@ impl Chains {
             about: record.about,
             size: record.size,
             writer: &writer,
-            position: segment.position,
+            position,
         };
-        segment.link = header.link(&segment.link, &record.commitment);
-        segment.touched = true;
+        let link = segment.extend(|before| header.link(before, &record.commitment));
         let blob = match &record.blob {
             None => None,
             Some(blob) => {
@@ -235,9 +220,9 @@ impl Chains {
             record.about,
             number(record.size),
             segment.id,
-            number(segment.position),
+            number(position),
             record.commitment,
-            segment.link,
+            link,
             blob,
             &*record.content
         ])?;
@@ -247,103 +232,6 @@ impl Chains {
         db.prepare_cached(keep)?.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
         Ok(())
     }
-
-    /// The tenant's segment, made where there is none.
-    fn segment(
-        &mut self,
-        db: &Connection,
-        tenant: &Tenant,
-        now: i64,
-    ) -> Result<&Segment, rusqlite::Error> {
-        if !self.segments.contains_key(tenant) {
-            let known = "SELECT id FROM tenants WHERE name = ?1";
-            let known = db.prepare_cached(known)?.query_row([&tenant.0], |row| row.get(0));
-            let id = match known.optional()? {
-                Some(id) => id,
-                None => {
-                    let add = "INSERT INTO tenants (name, created) VALUES (?1, ?2)";
-                    db.prepare_cached(add)?.execute(params![tenant.0, now])?;
-                    db.last_insert_rowid()
-                }
-            };
-            let known = "SELECT id, position, link FROM segments WHERE tenant = ?1 AND writer = ?2";
-            let known = db.prepare_cached(known)?.query_row(params![id, self.writer], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Link>(2)?))
-            });
-            let (segment, position, link) = match known.optional()? {
-                Some(known) => known,
-                None => {
-                    let add = "INSERT INTO segments (tenant, writer, position, link)
-                               VALUES (?1, ?2, 0, ?3)";
-                    db.prepare_cached(add)?.execute(params![id, self.writer, GENESIS])?;
-                    (db.last_insert_rowid(), 0, GENESIS)
-                }
-            };
-            let position = u64::try_from(position).unwrap_or(0);
-            let (touched, moved) = (false, position > 0);
-            let segment = Segment { tenant: id, id: segment, position, link, touched, moved };
-            self.segments.insert(tenant.clone(), segment);
-        }
-        self.segments.get(tenant).ok_or(rusqlite::Error::QueryReturnedNoRows)
-    }
-
-    /// Writes where the chains end now.
-    pub(super) fn write_heads(&self, db: &Connection) -> Result<(), rusqlite::Error> {
-        for segment in self.segments.values().filter(|segment| segment.touched) {
-            let update = "UPDATE segments SET position = ?2, link = ?3 WHERE id = ?1";
-            let row = params![segment.id, number(segment.position), segment.link];
-            db.prepare_cached(update)?.execute(row)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn committed(&mut self) {
-        for segment in self.segments.values_mut().filter(|segment| segment.touched) {
-            segment.touched = false;
-            segment.moved = true;
-        }
-    }
-
-    /// Nothing of the transaction holds: what is known is what the database says.
-    pub(super) fn forget(&mut self) {
-        self.segments.clear();
-    }
-
-    pub(super) fn have_moved(&self) -> bool {
-        self.segments.values().any(|segment| segment.moved)
-    }
-
-    pub(super) fn is_manifest_due(&self, now: i64) -> bool {
-        now.saturating_sub(self.signed) >= 1000
-    }
-
-    /// The heads that a manifest is to sign.
-    pub(super) fn moved(&self) -> Vec<Head> {
-        let moved = self.segments.iter().filter(|(_, segment)| segment.moved || segment.touched);
-        let mut heads: Vec<Head> = moved
-            .map(|(tenant, segment)| Head {
-                tenant: tenant.clone(),
-                writer: self.writer.clone(),
-                position: segment.position,
-                link: segment.link,
-            })
-            .collect();
-        heads.sort_by(|one, other| one.tenant.cmp(&other.tenant));
-        heads
-    }
-
-    pub(super) fn signed(&mut self, now: i64) {
-        self.signed = now;
-        for segment in self.segments.values_mut() {
-            segment.moved = false;
-        }
-    }
-}
-
-pub(super) fn write_manifest(db: &Connection, manifest: &Manifest) -> Result<(), rusqlite::Error> {
-    let keep = "INSERT INTO manifests (body, signature) VALUES (?1, ?2)";
-    db.prepare_cached(keep)?.execute(params![manifest.body, manifest.signature])?;
-    Ok(())
 }
 
 /// Adds the log's row.
@@ -355,6 +243,8 @@ fn open_log(
     now: i64,
 ) -> Result<(), rusqlite::Error> {
     let Some(opening) = &append.opening else { return Ok(()) };
+    // What is brought in from elsewhere began when its first record says.
+    let began = append.records.first().and_then(|record| record.at).unwrap_or(now);
     let add = "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes, created,
                updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4), ?5,
                ?6, ?7, 0, 0, ?8, ?8)";
@@ -366,7 +256,7 @@ fn open_log(
         plan.parent,
         opening.fork.as_ref().map(|fork| number(fork.at)),
         number(plan.last),
-        now
+        began
     ])?;
     plan.id = db.last_insert_rowid();
     Ok(())
@@ -393,49 +283,6 @@ fn capture(
     for key in &node.keys {
         let add = "INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)";
         db.prepare_cached(add)?.execute(params![tenant, key.kind.number(), key.hash, turn])?;
-    }
-    Ok(())
-}
-
-/// Destroys contents: salts, sealed bytes, and blobs that nothing else refers to. What says that they were destroyed
-/// stays.
-fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::Error> {
-    let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
-    let log = db.prepare_cached(log)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
-    let Some(log) = log.optional()? else { return Ok(()) };
-    let log: i64 = log;
-    let find = format!(
-        "SELECT id, blob FROM records WHERE tenant = ?1 AND log = ?2 AND erased IS NULL
-         AND kind NOT IN ('{}', '{}') AND (?3 IS NULL OR seq = ?3)",
-        kind::FORGOTTEN,
-        kind::EXPIRED
-    );
-    let seqs: Vec<Option<i64>> = match &erase.seqs {
-        None => vec![None],
-        Some(seqs) => seqs.iter().map(|seq| Some(number(*seq))).collect(),
-    };
-    let mut rows: Vec<(i64, Option<i64>)> = Vec::new();
-    for seq in seqs {
-        let mut find = db.prepare_cached(&find)?;
-        let found =
-            find.query_map(params![tenant, log, seq], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        for row in found {
-            rows.push(row?);
-        }
-    }
-    for (id, _) in &rows {
-        db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
-        let empty = "UPDATE records SET content = NULL, blob = NULL, erased = ?2 WHERE id = ?1";
-        db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
-    }
-    for blob in rows.iter().filter_map(|(_, blob)| *blob) {
-        let unused = "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS
-                      (SELECT 1 FROM records WHERE blob = ?1 AND erased IS NULL)";
-        db.prepare_cached(unused)?.execute([blob])?;
-    }
-    if erase.seqs.is_none() {
-        let mark = "UPDATE logs SET gone = ?2 WHERE id = ?1";
-        db.prepare_cached(mark)?.execute(params![log, erase.why.number()])?;
     }
     Ok(())
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 
 use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
 use crate::sqlite::commit::{Stop, number, unsigned};
 use crate::sqlite::read::{Readers, instant};
-use crate::sqlite::schema::{Access, connect, failure};
+use crate::sqlite::schema::{Access, connect, failure, wait_for};
 use crate::sqlite::writer::now;
 
 pub(super) fn lease(
@@ -178,25 +178,37 @@ fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
 }
 
 /// Deleted bytes are overwritten in the file when they are deleted; the WAL holds older pages until it is cut.
-pub(super) fn scrub(db: &Connection) -> Result<(), rusqlite::Error> {
-    // A reader that began before holds the WAL back; none of ours reads for long.
-    for _ in 0..2_000 {
-        let busy: i64 = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if busy == 0 {
-            // That the WAL is empty must reach the disk too, or a loss of power brings back what was in it. SQLite does
-            // not wait for that; but the next commit does.
-            db.pragma_update(None, "synchronous", "FULL")?;
-            let touch = "INSERT INTO kept VALUES ('scrubbed', ?1)
-                         ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-            db.execute(touch, [now(db)?.to_be_bytes()])?;
-            return Ok(());
+pub(super) async fn scrub(path: &Path, patience: Duration) -> Result<(), StoreError> {
+    let path = path.to_owned();
+    let cutting = tokio::task::spawn_blocking(move || {
+        // A reader that began before holds the WAL back. Whoever cuts it holds the writers back, so it does not wait
+        // while it does.
+        const PAUSE: Duration = Duration::from_millis(5);
+        wait_for(PAUSE);
+        let failed = |error| failure(error, &path);
+        let db = connect(&path, Access::Write).map_err(failed)?;
+        for _ in 0..=patience.as_millis() / PAUSE.as_millis() {
+            let cut = "PRAGMA wal_checkpoint(TRUNCATE)";
+            match db.query_row(cut, [], |row| row.get::<_, i64>(0)) {
+                // That the WAL is empty must reach the disk too, or a loss of power brings back what was in it. SQLite
+                // does not wait for that; but the next commit does.
+                Ok(0) => return touch(&db).map_err(failed),
+                Ok(_) => {}
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            std::thread::sleep(PAUSE);
         }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Err(rusqlite::Error::SqliteFailure(
-        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
-        Some("a reader holds on to the write-ahead log".to_owned()),
-    ))
+        Err(StoreError::Locked(path.display().to_string().into()))
+    });
+    cutting.await.map_err(|_| StoreError::Closed)?
+}
+
+/// A durable commit that changes nothing.
+fn touch(db: &Connection) -> Result<(), rusqlite::Error> {
+    let touch = "INSERT INTO kept VALUES ('scrubbed', ?1)
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    db.execute(touch, [now(db)?.to_be_bytes()]).map(|_| ())
 }
 
 pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Error> {

@@ -3,7 +3,9 @@
 //! The file is in WAL mode with `synchronous=FULL`: what was acknowledged survives a loss of power. Several processes may
 //! open the same file; each has its own writer and its own segment of the chains.
 
+mod chains;
 mod commit;
+mod erase;
 mod keep;
 mod plan;
 mod read;
@@ -39,6 +41,7 @@ pub(crate) struct Sqlite {
     readers: Readers,
     waiters: Arc<Waiters>,
     path: PathBuf,
+    patience: Duration,
 }
 
 impl Sqlite {
@@ -50,11 +53,11 @@ impl Sqlite {
     ) -> Result<Self, StoreError> {
         let (path, options) = (path.to_owned(), options.clone());
         let opening = tokio::task::spawn_blocking(move || {
-            let database = schema::open(&path, options.create)?;
+            let database = schema::open(&path, options.create, options.patience)?;
             let waiters = Arc::new(Waiters::new(&path));
-            let readers = Readers::new(&path, options.readers);
+            let readers = Readers::new(&path, options.readers, options.patience);
             let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
-            Ok(Self { writer, readers, waiters, path })
+            Ok(Self { writer, readers, waiters, path, patience: options.patience })
         });
         opening.await.map_err(|_| StoreError::Closed)?
     }
@@ -226,7 +229,7 @@ impl Backend for Sqlite {
     }
 
     fn scrub(&self) -> Boxed<'_, ()> {
-        self.writer.act_outside(keep::scrub)
+        Box::pin(keep::scrub(&self.path, self.patience))
     }
 
     fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
@@ -239,10 +242,10 @@ impl Backend for Sqlite {
 
     fn close(&self) -> Boxed<'_, ()> {
         Box::pin(async move {
-            self.writer.close().await?;
+            // Readers go first, so that the writer can cut the WAL.
             self.waiters.close();
-            self.readers.close();
-            Ok(())
+            self.readers.close().await;
+            self.writer.close().await
         })
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{ForkPoint, LogId, Name, PendingStatus, Receipt, StoreError};
 
 use crate::backend::{Guard, SealedAppend, SealedBatch};
-use crate::chain::{is_name, nature};
+use crate::chain::nature;
 use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
 
 /// A log, as it is before and then after the batch.
@@ -21,28 +21,25 @@ pub(super) struct Plan {
     pub(super) nature: String,
 }
 
-pub(super) fn check_names(batch: &SealedBatch) -> Result<(), StoreError> {
-    let mut names = vec![&batch.tenant.0];
-    for append in &batch.appends {
-        names.push(&append.log.0);
-        names.extend(append.records.iter().map(|record| &record.kind));
+/// What a batch names must be named once, and must be new where it is to be.
+pub(super) fn check_unique(batch: &SealedBatch) -> Result<(), StoreError> {
+    fn twice<T: Ord>(names: impl Iterator<Item = T>) -> bool {
+        let mut names: Vec<T> = names.collect();
+        names.sort();
+        names.windows(2).any(|pair| pair.first() == pair.last())
     }
-    match names.into_iter().find(|name| !is_name(name)) {
-        None => {}
-        Some(name) => {
-            let problem = format!(
-                "{:?} cannot be a name: it must have 1 to 200 characters and no line breaks",
-                name.chars().take(40).collect::<String>()
-            );
-            return Err(StoreError::invalid(problem));
-        }
-    }
-    let mut logs: Vec<&LogId> = batch.appends.iter().map(|append| &append.log).collect();
-    logs.sort();
-    if logs.windows(2).any(|pair| pair.first() == pair.last()) {
-        return Err(StoreError::invalid("a batch names each log once"));
-    }
-    Ok(())
+    let problem = if twice(batch.appends.iter().map(|append| &append.log)) {
+        "a batch names each log once"
+    } else if twice(batch.once.iter().map(|(hash, _)| hash)) {
+        "a batch has each of its names once"
+    } else if twice(batch.asks.iter().map(|asked| &asked.id)) {
+        "a batch asks each question once"
+    } else if twice(batch.vault.iter().map(|node| &node.id)) {
+        "a batch captures each turn once"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::invalid(problem))
 }
 
 /// The receipt of the batch that was written under the same names.
@@ -59,8 +56,10 @@ pub(super) fn repeated(
         receipts.push((known, name));
     }
     let Some((first, _)) = receipts.first() else { return Ok(None) };
-    if let Some((_, name)) = receipts.iter().find(|(receipt, _)| receipt != first) {
-        return Err(StoreError::MixedOnce { name: Name::clone(name) }.into());
+    if receipts.iter().any(|(receipt, _)| receipt != first)
+        && let Some((_, used)) = receipts.iter().find(|(receipt, _)| receipt.is_some())
+    {
+        return Err(StoreError::MixedOnce { name: Name::clone(used) }.into());
     }
     let receipt = first.as_deref().map(|receipt| Receipt { repeated: true, ..read(receipt) });
     Ok(receipt)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -18,7 +19,7 @@ use crate::backend::{
 use crate::chain::Head;
 use crate::manifest::Manifest;
 use crate::sqlite::commit::{kind_number, kind_of, number, unsigned};
-use crate::sqlite::schema::{Access, connect, failure};
+use crate::sqlite::schema::{Access, connect, failure, wait_for};
 use crate::sqlite::writer::now;
 
 /// The connections that read.
@@ -26,12 +27,15 @@ pub(super) struct Readers {
     path: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
+    count: u32,
+    patience: Duration,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, count: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(count.max(1)));
-        Self { path: path.to_owned(), idle: Arc::default(), permits }
+    pub(super) fn new(path: &Path, count: usize, patience: Duration) -> Self {
+        let count = u32::try_from(count.clamp(1, 1024)).unwrap_or(1024);
+        let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
+        Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -47,23 +51,31 @@ impl Readers {
             let permit = self.permits.clone().acquire_owned().await;
             let permit = permit.map_err(|_| StoreError::Closed)?;
             let (path, idle) = (self.path.clone(), self.idle.clone());
+            let patience = self.patience;
             let reading = tokio::task::spawn_blocking(move || {
+                wait_for(patience);
                 let db = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let outcome = match db {
                     Some(db) => Ok(db),
                     None => connect(&path, Access::Read),
                 };
+                // A connection that failed is not used again.
                 let outcome = outcome.and_then(|db| Ok((read(&db)?, db)));
+                let outcome = outcome.map(|(value, db)| {
+                    idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+                    value
+                });
                 drop(permit);
-                let (value, db) = outcome.map_err(|error| failure(error, &path))?;
-                idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
-                Ok(value)
+                outcome.map_err(|error| failure(error, &path))
             });
             reading.await.map_err(|_| StoreError::Closed)?
         })
     }
 
-    pub(super) fn close(&self) {
+    /// Waits until nobody reads, and lets nobody begin.
+    pub(super) async fn close(&self) {
+        // An error says that it was closed already.
+        drop(self.permits.acquire_many(self.count).await);
         self.permits.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -233,13 +245,15 @@ pub(super) fn place_of_event(
     log: &LogId,
     event: u64,
 ) -> Result<u64, rusqlite::Error> {
-    let find = format!("SELECT r.seq {ROWS} AND r.last_event > ?3 ORDER BY r.last_event LIMIT 1");
+    // One statement, so that no event comes between the look for it and the look for the end.
+    let find = format!(
+        "SELECT coalesce((SELECT r.seq - 1 {ROWS} AND r.last_event > ?3
+                          ORDER BY r.last_event LIMIT 1),
+                         (SELECT l.last FROM logs l JOIN tenants t ON t.id = l.tenant
+                          WHERE t.name = ?1 AND l.name = ?2), 0)"
+    );
     let place = params![tenant.0, log.0, number(event)];
-    let seq = db.prepare_cached(&find)?.query_row(place, |row| row.get(0)).optional()?;
-    match seq {
-        Some(seq) => Ok(unsigned(seq).saturating_sub(1)),
-        None => last(db, tenant, log),
-    }
+    db.prepare_cached(&find)?.query_row(place, |row| row.get(0)).map(unsigned)
 }
 
 /// The log's last sequence number; 0 where there is no such log.
@@ -405,5 +419,6 @@ pub(super) fn tenants(db: &Connection) -> Result<Vec<Tenant>, rusqlite::Error> {
 
 /// An instant, from the milliseconds in which it is kept.
 pub(super) fn instant(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MIN)
+    let limit = if milliseconds > 0 { Timestamp::MAX } else { Timestamp::MIN };
+    Timestamp::from_millisecond(milliseconds).unwrap_or(limit)
 }

@@ -1,5 +1,6 @@
 //! Opening the file: how SQLite is to work, and which version the tables have.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,20 +13,38 @@ const APPLICATION: i32 = 0x5468_7275;
 /// The migrations, oldest first. A file's version is the number of those that were done.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
-/// How long a writer waits for another process.
-const PATIENCE_MS: i32 = 30_000;
+thread_local! {
+    /// How many milliseconds connections on this thread wait for another process.
+    static PATIENCE: Cell<i32> = const { Cell::new(30_000) };
+}
+
+/// Connections on this thread wait so long for another process.
+pub(crate) fn wait_for(patience: Duration) {
+    PATIENCE.set(i32::try_from(patience.as_millis()).unwrap_or(i32::MAX));
+}
 
 /// Opens the file for the writer, and brings its tables up to date.
-pub(crate) fn open(path: &Path, create: bool) -> Result<Connection, StoreError> {
+pub(crate) fn open(
+    path: &Path,
+    create: bool,
+    patience: Duration,
+) -> Result<Connection, StoreError> {
+    wait_for(patience);
     let shown = shown(path);
     if !create && !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: shown });
     }
-    if let Some(folder) = path.parent().filter(|folder| create && !folder.as_os_str().is_empty()) {
+    let missing = |folder: &&Path| create && !folder.as_os_str().is_empty() && !folder.exists();
+    if let Some(folder) = path.parent().filter(missing) {
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
-    let mut db = connect(path, Access::Write).map_err(|error| failure(error, path))?;
+    let mut db = plain(path, Access::Write).map_err(|error| cannot_open(error, path))?;
+    if db.is_readonly("main").map_err(|error| failure(error, path))? {
+        return Err(StoreError::ReadOnly(shown));
+    }
+    check_owner(&db, path)?;
+    write_ahead(&db).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
 }
@@ -36,7 +55,7 @@ pub(crate) fn create_for_backup(path: &Path) -> Result<Connection, StoreError> {
         let problem = format!("{} exists: choose another name for the backup", path.display());
         return Err(StoreError::invalid(problem));
     }
-    open(path, true)
+    open(path, true, Duration::from_secs(30))
 }
 
 /// What a connection is for.
@@ -50,6 +69,15 @@ pub(crate) enum Access {
 
 /// A connection that works as all of ours do.
 pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
+    let db = plain(path, access)?;
+    if access == Access::Write {
+        write_ahead(&db)?;
+    }
+    Ok(db)
+}
+
+/// A connection that changes nothing yet.
+fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -58,19 +86,60 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
     db.pragma_update(None, "cache_size", -16_000)?;
-    if access == Access::Write {
-        // Only WAL lets others read while one writes; FULL waits for the disk at each commit.
-        db.pragma_update(None, "journal_mode", "WAL")?;
-        db.pragma_update(None, "synchronous", "FULL")?;
-        db.pragma_update(None, "secure_delete", "ON")?;
-    }
     Ok(db)
+}
+
+/// Only WAL lets others read while one writes; FULL waits for the disk at each commit.
+fn write_ahead(db: &Connection) -> Result<(), rusqlite::Error> {
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "secure_delete", "ON")
 }
 
 /// Another process is writing. SQLite's own way waits ever longer; a commit takes about a millisecond.
 fn wait_a_little(tries: i32) -> bool {
-    std::thread::sleep(Duration::from_millis(1));
-    tries < PATIENCE_MS
+    let waits = tries < PATIENCE.get();
+    if waits {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    waits
+}
+
+/// SQLite does not say why it cannot make a file. One that exists is not opened besides it: closing that again would give
+/// away the locks that other connections of this process hold.
+fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
+    use std::io::ErrorKind;
+    if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
+        return failure(error, path);
+    }
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => failure(error, path),
+        Err(problem) => match problem.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly(shown(path))
+            }
+            ErrorKind::StorageFull => StoreError::Full,
+            ErrorKind::AlreadyExists => failure(error, path),
+            _ => StoreError::Unreachable(shown(path), problem.to_string().into()),
+        },
+    }
+}
+
+/// A file that is not ours is left as it is.
+fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let sqlite = |error| failure(error, path);
+    let find = "SELECT (SELECT count(*) FROM sqlite_schema), application_id
+                FROM pragma_application_id";
+    let found = db.query_row(find, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (tables, application): (i64, i32) = found.map_err(sqlite)?;
+    if tables > 0 && application != APPLICATION {
+        let problem = format!(
+            "{} is a database of another program: choose another file for the store",
+            path.display()
+        );
+        return Err(StoreError::invalid(problem));
+    }
+    Ok(())
 }
 
 fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
@@ -86,14 +155,7 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
         let narrow = |version| u32::try_from(version).unwrap_or(u32::MAX);
         return Err(StoreError::NewerSchema { found: narrow(found), known: narrow(known) });
     }
-    let tables = "SELECT count(*) FROM sqlite_schema";
-    let tables: i64 = change.query_row(tables, [], |row| row.get(0)).map_err(sqlite)?;
-    let application = "SELECT application_id FROM pragma_application_id";
-    let application: i32 = change.query_row(application, [], |row| row.get(0)).map_err(sqlite)?;
-    if tables > 0 && application != APPLICATION {
-        let problem = format!("{} is a database of another program", path.display());
-        return Err(StoreError::invalid(problem));
-    }
+    check_owner(&change, path)?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         change.execute_batch(migration).map_err(sqlite)?;
     }
@@ -108,17 +170,28 @@ fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
 
 /// What an error of SQLite means to a user of the store.
 pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
-    let code = error.sqlite_error_code();
-    match code {
+    // The index of the WAL grows too, and says it in its own way where there is no room.
+    const NO_ROOM_FOR_INDEX: i32 = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    let place = path.display();
+    match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::SystemIoFailure) if extended == Some(NO_ROOM_FOR_INDEX) => StoreError::Full,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             StoreError::ReadOnly(shown(path))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Locked(shown(path))
         }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Corrupt(format!("{}: {error}", path.display()).into())
+        Some(ErrorCode::NotADatabase) => {
+            let problem = format!("{place} is not a database: choose another file for the store");
+            StoreError::invalid(problem)
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            let problem = format!(
+                "a page of {place} cannot be read: open a backup, or export what can be read"
+            );
+            StoreError::Corrupt(problem.into())
         }
         Some(ErrorCode::CannotOpen) => {
             StoreError::Unreachable(shown(path), error.to_string().into())

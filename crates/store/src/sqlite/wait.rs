@@ -58,6 +58,10 @@ impl Waiters {
             let notified = notify.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
+            // Whoever closed it before that does not wake us.
+            if self.closed.load(Ordering::Acquire) {
+                return Err(StoreError::Closed);
+            }
             self.watch();
             let (tenant, log) = key.clone();
             let last = readers.read(move |db| read::last(db, &tenant, &log)).await?;
@@ -117,23 +121,26 @@ impl Waiters {
         }
         let waiters = Arc::clone(self);
         tokio::spawn(async move {
-            let path = waiters.path.clone();
-            let opened = tokio::task::spawn_blocking(move || connect(&path, Access::Read)).await;
-            let Ok(Ok(db)) = opened else {
-                waiters.watched.store(false, Ordering::Release);
-                return;
-            };
-            let mut seen = version(&db);
+            let (mut db, mut seen) = (None, None);
             while !waiters.closed.load(Ordering::Acquire) {
-                tokio::time::sleep(LOOK).await;
-                let found = version(&db);
-                if found != seen {
-                    seen = found;
+                if db.is_none() {
+                    let path = waiters.path.clone();
+                    let opened = tokio::task::spawn_blocking(move || connect(&path, Access::Read));
+                    db = opened.await.ok().and_then(Result::ok);
+                }
+                let found = db.as_ref().and_then(version);
+                // The first look tells nothing of what came before it, and one that failed tells nothing at all.
+                if found.is_none() || found != seen {
                     waiters.wake_all();
                 }
+                if found.is_none() {
+                    db = None;
+                }
+                seen = found;
                 if !waiters.is_anybody_waiting() {
                     break;
                 }
+                tokio::time::sleep(LOOK).await;
             }
             waiters.watched.store(false, Ordering::Release);
             // Somebody may have come while the watch ended.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use throughline_core::{Boxed, LogId, Name, Receipt, StoreError, Tenant};
@@ -13,8 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::backend::SealedBatch;
 use crate::manifest::{Series, Signer};
 use crate::options::{Durability, Options};
-use crate::sqlite::commit::{Chains, Stop, write_manifest};
-use crate::sqlite::schema::failure;
+use crate::sqlite::chains::{Chains, write_manifest};
+use crate::sqlite::commit::Stop;
+use crate::sqlite::schema::{failure, wait_for};
 use crate::sqlite::wait::Waiters;
 
 /// How many batches one transaction takes at most, so that the first need not wait for too many others.
@@ -37,7 +38,7 @@ enum Job {
     Commit { batch: SealedBatch, reply: Reply<Receipt>, room: OwnedSemaphorePermit },
     Act(Box<dyn FnOnce(&mut Writer) + Send>),
     Sign(Arc<Signer>),
-    Close(oneshot::Sender<()>),
+    Close(Reply<()>),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -57,11 +58,17 @@ impl WriterHandle {
             chains: Chains::new(name),
             series: None,
             durability: options.durability,
-            unflushed: false,
+            unflushed: None,
+            unsigned: None,
             waiters,
         };
+        let patience = options.patience;
         let thread = std::thread::Builder::new().name("throughline-writer".into());
-        let thread = thread.spawn(move || writer.run(&queue)).map_err(|error| {
+        let thread = thread.spawn(move || {
+            wait_for(patience);
+            writer.run(&queue);
+        });
+        let thread = thread.map_err(|error| {
             StoreError::invalid(format!("the system has no thread for the writer: {error}"))
         })?;
         let room = Arc::new(Semaphore::new(options.queue.max(1)));
@@ -93,23 +100,6 @@ impl WriterHandle {
         })
     }
 
-    /// Does something on the writer's connection, outside any transaction.
-    pub(super) fn act_outside<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
-    ) -> Boxed<'_, T> {
-        let (reply, answer) = oneshot::channel();
-        let job = Job::Act(Box::new(move |writer: &mut Writer| {
-            // Whoever asked may have gone meanwhile.
-            drop(reply.send(act(&writer.db).map_err(|error| failure(error, &writer.path))));
-        }));
-        let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
-        Box::pin(async move {
-            sent?;
-            answer.await.map_err(|_| StoreError::Closed)?
-        })
-    }
-
     pub(super) fn sign_with(&self, signer: Arc<Signer>) {
         // A thread that has ended signs nothing.
         drop(self.jobs.send(Job::Sign(signer)));
@@ -120,14 +110,15 @@ impl WriterHandle {
         if self.jobs.send(Job::Close(reply)).is_err() {
             return Ok(());
         }
-        closed.await.map_err(|_| StoreError::Closed)?;
+        // Whoever is not answered came while somebody else closed it.
+        let settled = closed.await.unwrap_or(Ok(()));
         self.room.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let joined = tokio::task::spawn_blocking(move || thread.join()).await;
             joined.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
         }
-        Ok(())
+        settled
     }
 }
 
@@ -138,7 +129,10 @@ pub(super) struct Writer {
     chains: Chains,
     series: Option<Series>,
     durability: Durability,
-    unflushed: bool,
+    /// Since when there is something that a loss of power would take.
+    unflushed: Option<Instant>,
+    /// Since when there is something that no manifest names.
+    unsigned: Option<Instant>,
     waiters: Arc<Waiters>,
 }
 
@@ -146,12 +140,14 @@ impl Writer {
     fn run(&mut self, queue: &mpsc::Receiver<Job>) {
         let mut next = None;
         loop {
-            let job = match next.take() {
-                Some(job) => Ok(job),
-                None => match self.patience() {
-                    None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                    Some(time) => queue.recv_timeout(time),
-                },
+            let patience = self.patience();
+            if patience.is_some_and(|time| time.is_zero()) {
+                self.settle();
+            }
+            let job = match (next.take(), patience) {
+                (Some(job), _) => Ok(job),
+                (None, None) => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (None, Some(time)) => queue.recv_timeout(time),
             };
             match job {
                 Ok(Job::Commit { batch, reply, room }) => {
@@ -177,14 +173,15 @@ impl Writer {
                     self.series = Some(Series::new(signer, self.chains.writer.clone()));
                 }
                 Ok(Job::Close(reply)) => {
-                    self.settle();
+                    let settled = self.try_settle().map_err(|error| failure(error, &self.path));
                     // A closed file needs no WAL beside it; whoever still reads keeps it.
+                    wait_for(Duration::ZERO);
                     let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
                     drop(self.db.query_row(truncate, [], |_| Ok(())));
-                    reply.send(()).ok();
+                    reply.send(settled).ok();
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.settle();
                     return;
@@ -195,10 +192,12 @@ impl Writer {
 
     /// How long the thread may wait for work before it has work of its own.
     fn patience(&self) -> Option<Duration> {
-        if self.unflushed {
-            return Some(RELAXED);
-        }
-        (self.series.is_some() && self.chains.have_moved()).then_some(UNSIGNED)
+        let left = |since: Option<Instant>, time: Duration| {
+            since.map(|since| time.saturating_sub(instant().saturating_duration_since(since)))
+        };
+        let flush = left(self.unflushed, RELAXED);
+        let sign = left(self.unsigned, UNSIGNED);
+        flush.into_iter().chain(sign).min()
     }
 
     /// Commits the group in one transaction. If the database fails, nothing of it was written, and each batch is
@@ -238,7 +237,7 @@ impl Writer {
     ) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
         let outcome = self.try_transaction(batches);
         outcome.map_err(|error| {
-            self.chains.forget();
+            self.chains.roll_back();
             // Where the database gave up, it may have rolled back already.
             drop(self.db.execute_batch("ROLLBACK"));
             failure(error, &self.path)
@@ -261,9 +260,10 @@ impl Writer {
             });
         }
         self.chains.write_heads(&self.db)?;
+        let moved = self.chains.moved();
         let manifest = match &self.series {
-            Some(series) if self.chains.is_manifest_due(now) => {
-                let manifest = series.next(now, self.chains.moved());
+            Some(series) if self.chains.is_manifest_due(now) && !moved.is_empty() => {
+                let manifest = series.next(now, moved);
                 write_manifest(&self.db, &manifest)?;
                 Some(manifest)
             }
@@ -275,39 +275,54 @@ impl Writer {
             series.wrote(&manifest);
             self.chains.signed(now);
         }
-        self.unflushed = self.durability == Durability::Relaxed;
+        let is_unsigned = self.series.is_some() && self.chains.have_moved();
+        self.unsigned = is_unsigned.then(|| self.unsigned.unwrap_or_else(instant));
+        if self.durability == Durability::Relaxed {
+            self.unflushed.get_or_insert_with(instant);
+        }
         Ok(results)
     }
 
     /// Signs what was not signed, and flushes what was not flushed.
     fn settle(&mut self) {
-        // What fails here is tried again with the next write, and at the next opening.
-        drop(self.try_settle());
+        if self.try_settle().is_err() {
+            // It is tried again after as long as before, at the next write, and at the end.
+            let now = instant();
+            self.unflushed = self.unflushed.map(|_| now);
+            self.unsigned = self.unsigned.map(|_| now);
+        }
     }
 
     fn try_settle(&mut self) -> Result<(), rusqlite::Error> {
-        self.set_synchronous(true)?;
         let wanted = self.series.is_some() && self.chains.have_moved();
-        if !wanted && !self.unflushed {
+        if !wanted && self.unflushed.is_none() {
             return Ok(());
         }
-        let settled = self.in_transaction(|writer| {
-            let now = now(&writer.db)?;
-            let Some(series) = writer.series.as_mut().filter(|_| wanted) else {
-                // Any commit takes with it what earlier ones left in memory.
-                let touch = "INSERT INTO kept VALUES ('flushed', ?1)
+        self.set_synchronous(true)?;
+        let signed = self.in_transaction_or(
+            |error| error,
+            |writer| {
+                let now = now(&writer.db)?;
+                let Some(series) = writer.series.as_ref().filter(|_| wanted) else {
+                    // Any commit takes with it what earlier ones left in memory.
+                    let touch = "INSERT INTO kept VALUES ('flushed', ?1)
                              ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-                writer.db.execute(touch, [now.to_be_bytes()])?;
-                return Ok(());
-            };
-            let manifest = series.next(now, writer.chains.moved());
-            write_manifest(&writer.db, &manifest)?;
+                    writer.db.execute(touch, [now.to_be_bytes()])?;
+                    return Ok(None);
+                };
+                let manifest = series.next(now, writer.chains.moved());
+                write_manifest(&writer.db, &manifest)?;
+                Ok(Some((now, manifest)))
+            },
+        )?;
+        // What a manifest says counts once it is kept.
+        if let (Some((now, manifest)), Some(series)) = (signed, &mut self.series) {
             series.wrote(&manifest);
-            writer.chains.signed(now);
-            Ok(())
-        });
-        self.unflushed &= settled.is_err();
-        settled
+            self.chains.signed(now);
+            self.unsigned = None;
+        }
+        self.unflushed = None;
+        Ok(())
     }
 
     fn act<T>(
@@ -318,17 +333,14 @@ impl Writer {
             .set_synchronous(true)
             .map_err(Stop::Failed)
             .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(&writer.db)));
+        if done.is_ok() {
+            // It took with it what earlier commits left in memory.
+            self.unflushed = None;
+        }
         done.map_err(|stop| match stop {
             Stop::Rejected(error) => error,
             Stop::Failed(error) => failure(error, &self.path),
         })
-    }
-
-    fn in_transaction(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<(), rusqlite::Error>,
-    ) -> Result<(), rusqlite::Error> {
-        self.in_transaction_or(|error| error, work)
     }
 
     fn in_transaction_or<T, E>(
@@ -352,6 +364,11 @@ impl Writer {
         }
         self.db.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long something waits is no time of day")]
+fn instant() -> Instant {
+    Instant::now()
 }
 
 /// The database's time, in milliseconds.

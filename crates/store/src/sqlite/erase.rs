@@ -1,0 +1,56 @@
+//! Destroying contents: salts, sealed bytes, and large contents that nothing else refers to.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use throughline_core::kind;
+
+use crate::backend::Erase;
+use crate::sqlite::commit::number;
+
+/// A record that loses its content: its row, its blob, and how many bytes it had.
+type Doomed = (i64, Option<i64>, i64);
+
+/// Destroys contents. What says that they were destroyed stays.
+pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::Error> {
+    let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
+    let log = db.prepare_cached(log)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
+    let Some(log) = log.optional()? else { return Ok(()) };
+    let log: i64 = log;
+    let find = format!(
+        "SELECT id, blob, size FROM records WHERE tenant = ?1 AND log = ?2 AND erased IS NULL
+         AND kind NOT IN ('{}', '{}')",
+        kind::FORGOTTEN,
+        kind::EXPIRED
+    );
+    let doomed = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let mut rows: Vec<Doomed> = Vec::new();
+    match &erase.seqs {
+        None => {
+            let mut find = db.prepare_cached(&find)?;
+            for row in find.query_map(params![tenant, log], doomed)? {
+                rows.push(row?);
+            }
+        }
+        Some(seqs) => {
+            let mut find = db.prepare_cached(&format!("{find} AND seq = ?3"))?;
+            for seq in seqs {
+                let row = find.query_row(params![tenant, log, number(*seq)], doomed);
+                rows.extend(row.optional()?);
+            }
+        }
+    }
+    for (id, ..) in &rows {
+        db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
+        let empty = "UPDATE records SET content = NULL, blob = NULL, erased = ?2 WHERE id = ?1";
+        db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
+    }
+    for blob in rows.iter().filter_map(|(_, blob, _)| *blob) {
+        let unused = "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS
+                      (SELECT 1 FROM records WHERE blob = ?1)";
+        db.prepare_cached(unused)?.execute([blob])?;
+    }
+    let bytes: i64 = rows.iter().map(|(_, _, size)| size).sum();
+    let gone = erase.seqs.is_none().then(|| erase.why.number());
+    let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";
+    db.prepare_cached(mark)?.execute(params![log, bytes, gone])?;
+    Ok(())
+}

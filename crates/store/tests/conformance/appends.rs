@@ -1,0 +1,355 @@
+//! Adding: numbers without a gap, all or nothing, and nothing that cannot be named.
+
+use bytes::Bytes;
+use throughline_core::{
+    Append, Asked, Batch, Content, LogHead, LogKind, LogOpening, NewRecord, Receipt, Store,
+    StoreError, VaultKey, VaultNode, Written,
+};
+use throughline_store::{Order, Page};
+use tokio::task::JoinSet;
+
+use crate::harness::*;
+
+pub(crate) async fn sequences_have_no_gaps<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    assert_eq!(thread(&journal, "thread", &["a", "b"]).await, receipt(&[("thread", 1, 2, 0)]));
+    assert_eq!(add(&journal, "thread", &["c"]).await, receipt(&[("thread", 3, 3, 0)]));
+    assert_eq!(add(&journal, "thread", &[]).await, receipt(&[("thread", 4, 3, 0)]));
+    let all = expected(&[(1, "a"), (2, "b"), (3, "c")]);
+    assert_eq!(read_said(&journal, "thread").await, all);
+    journal.close().await.unwrap();
+
+    let journal = harness.open().await;
+    assert_eq!(read_said(&journal, "thread").await, all);
+    assert_eq!(add(&journal, "thread", &["d"]).await, receipt(&[("thread", 4, 4, 0)]));
+    let head = journal.log(&us(), &log("thread")).await.unwrap().unwrap();
+    let wanted = LogHead {
+        log: log("thread"),
+        kind: LogKind::Thread,
+        of: None,
+        fork: None,
+        rewinds: Vec::new(),
+        status: None,
+        last: 4,
+        events: 0,
+        bytes: 4,
+        created: head.created,
+        updated: head.updated,
+        gone: None,
+    };
+    assert_eq!(head, wanted);
+    let records = read(&journal, "thread").await;
+    assert_eq!((head.created, head.updated), (records[0].at, records[3].at));
+}
+
+pub(crate) async fn sequences_have_no_gaps_with_many_writers<H: Harness>() {
+    let harness = fresh!(H);
+    let (one, other) = (harness.open().await, harness.open().await);
+    thread(&one, "thread", &[]).await;
+    let mut writers = JoinSet::new();
+    for writer in 0..8 {
+        let journal = if writer % 2 == 0 { one.clone() } else { other.clone() };
+        writers.spawn(async move {
+            let mut written = Vec::new();
+            for number in 0..20 {
+                let text = format!("{writer} {number}");
+                let receipt = add(&journal, "thread", &[&text]).await;
+                written.push((receipt.written[0].first, text));
+            }
+            written
+        });
+    }
+    let mut written: Vec<_> = soon(writers.join_all()).await.into_iter().flatten().collect();
+    written.sort();
+    assert_eq!(
+        written.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+        (1..=160).collect::<Vec<_>>()
+    );
+    assert_eq!(texts(&one, "thread").await, written);
+    assert_eq!(texts(&other, "thread").await, written);
+    assert_eq!(proven(&one).await.records, 160);
+}
+
+pub(crate) async fn an_expected_sequence_holds_or_conflicts<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a", "b"]).await;
+    let outcome = journal.commit(batch(items("thread", &["late"]).expecting(1))).await;
+    assert_eq!(
+        sentence(outcome),
+        "thread stands at 2 and not at 1: read what was added and decide again"
+    );
+    let outcome = journal.commit(batch(items("thread", &["c"]).expecting(2))).await;
+    assert_eq!(outcome.unwrap(), receipt(&[("thread", 3, 3, 0)]));
+    // Of many who expect the same, one writes.
+    let mut writers = JoinSet::new();
+    for _ in 0..8 {
+        let journal = journal.clone();
+        writers.spawn(async move {
+            journal.commit(batch(items("thread", &["d"]).expecting(3))).await.is_ok()
+        });
+    }
+    let won = soon(writers.join_all()).await.into_iter().filter(|won| *won).count();
+    assert_eq!(won, 1);
+    assert_eq!(
+        texts(&journal, "thread").await,
+        numbered(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")])
+    );
+}
+
+pub(crate) async fn a_thread_and_its_run_begin_in_one_batch<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let begin = batch(items("thread", &["hello"]).opening(LogOpening::thread()))
+        .append(Append::to("run").opening(LogOpening::run("thread")).status("running"));
+    let written = journal.commit(begin).await.unwrap();
+    assert_eq!(written, receipt(&[("thread", 1, 1, 0), ("run", 1, 0, 0)]));
+    let run = journal.log(&us(), &log("run")).await.unwrap().unwrap();
+    assert_eq!((run.kind, run.of.clone()), (LogKind::Run, Some(log("thread"))));
+    assert_eq!(run.status.as_deref(), Some("running"));
+    assert_eq!(
+        journal.runs(&us(), Some(&log("thread")), Page::default()).await.unwrap(),
+        std::slice::from_ref(&run)
+    );
+    journal.commit(batch(Append::to("run").status("done"))).await.unwrap();
+    let done = journal.log(&us(), &log("run")).await.unwrap().unwrap();
+    assert_eq!(done, LogHead { status: Some("done".into()), updated: done.updated, ..run });
+}
+
+pub(crate) async fn a_run_may_stand_before_its_thread<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let begin = batch(Append::to("run").opening(LogOpening::run("thread")))
+        .append(items("thread", &["hello"]).opening(LogOpening::thread()));
+    let written = journal.commit(begin).await.unwrap();
+    assert_eq!(written, receipt(&[("run", 1, 0, 0), ("thread", 1, 1, 0)]));
+    let run = journal.log(&us(), &log("run")).await.unwrap().unwrap();
+    assert_eq!(run.of, Some(log("thread")));
+}
+
+pub(crate) async fn a_log_begins_once<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let nowhere = journal.commit(batch(items("thread", &["a"]))).await;
+    assert_eq!(sentence(nowhere), "there is no log thread");
+    let nowhere = journal.read(&us(), &log("thread"), 0, 10).await;
+    assert_eq!(sentence(nowhere), "there is no log thread");
+    assert_eq!(journal.log(&us(), &log("thread")).await.unwrap(), None);
+    thread(&journal, "thread", &["a"]).await;
+    let again = journal.commit(batch(Append::to("thread").opening(LogOpening::thread()))).await;
+    assert_eq!(
+        sentence(again),
+        "thread stands at 1 and not at 0: read what was added and decide again"
+    );
+    let orphan = journal.commit(batch(Append::to("run").opening(LogOpening::run("none")))).await;
+    assert_eq!(sentence(orphan), "there is no thread none");
+}
+
+pub(crate) async fn a_batch_is_kept_whole_or_not_at_all<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "first", &["a"]).await;
+    thread(&journal, "second", &["b"]).await;
+    let before = journal.stats().await.unwrap();
+    let claim = VaultKey::Claim("claim".into());
+    let whole = |expected: u64| {
+        let mut whole = batch(items("first", &["c"]))
+            .append(items("second", &["d"]).expecting(expected))
+            .append(Append::to("third").opening(LogOpening::thread()))
+            .once("name");
+        whole.vault.push(VaultNode {
+            id: "turn".into(),
+            parent: None,
+            keys: vec![claim.clone()],
+            log: log("first"),
+            prefix: None,
+        });
+        whole.asks.push(Asked {
+            id: "question".into(),
+            kind: "approval".into(),
+            log: log("second"),
+            expires_in: None,
+        });
+        whole
+    };
+    let refused = journal.commit(whole(7)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
+    let mut after = journal.stats().await.unwrap();
+    (after.manifests, after.disk_bytes) = (before.manifests, before.disk_bytes);
+    assert_eq!(after, before);
+    assert_eq!(texts(&journal, "first").await, numbered(&[(1, "a")]));
+    assert_eq!(journal.log(&us(), &log("third")).await.unwrap(), None);
+    assert_eq!(journal.pending(&us(), None).await.unwrap(), []);
+    assert_eq!(journal.find(&us(), std::slice::from_ref(&claim)).await.unwrap(), [None]);
+    // A stranger's refused batch leaves no stranger behind.
+    let mut theirs = whole(7);
+    theirs.tenant = them();
+    assert!(journal.commit(theirs).await.is_err());
+    assert_eq!(journal.tenants().await.unwrap(), [us()]);
+    // Nor was its name used.
+    let kept = journal.commit(whole(1)).await.unwrap();
+    assert_eq!(kept, receipt(&[("first", 2, 2, 0), ("second", 2, 2, 0), ("third", 1, 0, 0)]));
+    assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
+    assert!(journal.find(&us(), &[claim]).await.unwrap()[0].is_some());
+}
+
+pub(crate) async fn a_batch_names_everything_once<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let twice = batch(items("thread", &["a"])).append(items("thread", &["b"]));
+    assert_eq!(sentence(journal.commit(twice).await), "a batch names each log once");
+    let twice = batch(items("thread", &["a"])).once("name").once("name");
+    assert_eq!(sentence(journal.commit(twice).await), "a batch has each of its names once");
+    let mut twice = batch(items("thread", &["a"]));
+    let asked =
+        Asked { id: "q".into(), kind: "approval".into(), log: log("thread"), expires_in: None };
+    twice.asks = vec![asked.clone(), asked];
+    assert_eq!(sentence(journal.commit(twice).await), "a batch asks each question once");
+    let mut twice = batch(items("thread", &["a"]));
+    let (keys, prefix) = (Vec::new(), None);
+    let node = VaultNode { id: "t".into(), parent: None, keys, log: log("thread"), prefix };
+    twice.vault = vec![node.clone(), node];
+    assert_eq!(sentence(journal.commit(twice).await), "a batch captures each turn once");
+    assert_eq!(read(&journal, "thread").await, []);
+}
+
+pub(crate) async fn names_with_control_characters_are_refused<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let tail = "cannot be a name: it must have 1 to 200 bytes and no control characters";
+    let asked = |id: &str, kind: &str| {
+        let mut asking = batch(items("thread", &["a"]));
+        let (id, kind) = (id.into(), kind.into());
+        asking.asks = vec![Asked { id, kind, log: log("thread"), expires_in: None }];
+        asking
+    };
+    let captured = |id: &str| {
+        let mut capturing = batch(items("thread", &["a"]));
+        let (id, keys, prefix) = (id.into(), Vec::new(), None);
+        capturing.vault = vec![VaultNode { id, parent: None, keys, log: log("thread"), prefix }];
+        capturing
+    };
+    let (long, shown) = ("x".repeat(201), "x".repeat(40));
+    let opening = |name: &str| Append::to(name).opening(LogOpening::thread());
+    let wrong = [
+        (Batch::of("a\nb").append(opening("t")), "\"a\\nb\""),
+        (Batch::of("").append(opening("t")), "\"\""),
+        (batch(opening("a\tb")), "\"a\\tb\""),
+        (batch(opening(&long)), &*format!("{shown:?}")),
+        (batch(Append::to("thread").record(NewRecord::new("a\0b", "a"))), "\"a\\0b\""),
+        (batch(Append::to("thread").status("a\u{7f}b")), "\"a\\u{7f}b\""),
+        (asked("a\nb", "approval"), "\"a\\nb\""),
+        (asked("a", "a\nb"), "\"a\\nb\""),
+        (captured("a\nb"), "\"a\\nb\""),
+    ];
+    for (wrong, name) in wrong {
+        assert_eq!(sentence(journal.commit(wrong).await), format!("{name} {tail}"));
+    }
+    let time = std::time::Duration::from_secs(1);
+    let lease = journal.lease(&us(), &log("a\nb"), "owner", time).await;
+    assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
+    let lease = journal.lease(&us(), &log("thread"), "a\nb", time).await;
+    assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
+    let key = journal.create_api_key(&"a\nb".into(), "label").await;
+    assert_eq!(sentence(key), format!("\"a\\nb\" {tail}"));
+    assert_eq!(journal.tenants().await.unwrap(), [us()]);
+    // Any other character can stand in a name.
+    let name = "ß 漢字 \"quoted\" \\ 🦀";
+    thread(&journal, name, &["a"]).await;
+    assert_eq!(texts(&journal, name).await, numbered(&[(1, "a")]));
+}
+
+pub(crate) async fn any_content_comes_back_as_it_was<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let mut contents: Vec<Bytes> = vec![Bytes::new(), every_byte.into()];
+    // About the border from which on a content is kept apart.
+    for size in [1, (16 << 10) - 1, 16 << 10, (16 << 10) + 1, 300 << 10] {
+        contents.push((0..size).map(|at: u32| (at % 251) as u8).collect::<Vec<u8>>().into());
+    }
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = contents
+        .iter()
+        .fold(append, |append, content| append.record(NewRecord::new("item", content.clone())));
+    journal.commit(batch(append)).await.unwrap();
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    let found: Vec<_> =
+        read(&journal, "thread").await.into_iter().map(|record| record.content).collect();
+    assert_eq!(found, contents.into_iter().map(Content::Here).collect::<Vec<_>>());
+}
+
+pub(crate) async fn a_huge_content_comes_back_as_it_was<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let huge: Bytes =
+        (0..50_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let append = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(batch(append.record(NewRecord::new("item", huge.clone())))).await.unwrap();
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    let records = read(&journal, "thread").await;
+    assert!(records[0].content == Content::Here(huge), "50 MB come back as they were");
+}
+
+pub(crate) async fn reading_takes_any_place_and_limit<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a", "b", "c"]).await;
+    let all = expected(&[(1, "a"), (2, "b"), (3, "c")]);
+    for after in [0, 1, 2, 3, 4, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+        for limit in [0, 1, 2, 3, 4, u32::MAX] {
+            let records = journal.read(&us(), &log("thread"), after, limit).await.unwrap();
+            let wanted = all.iter().filter(|(seq, ..)| *seq > after).take(limit as usize);
+            assert_eq!(said(&records), wanted.cloned().collect::<Vec<_>>(), "{after} {limit}");
+        }
+    }
+}
+
+pub(crate) async fn logs_are_listed_by_time_and_in_pages<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    // Several in one batch have the same time.
+    let mut begin = Batch::of(us());
+    for number in 0..7 {
+        let append = Append::to(format!("thread {number}")).opening(LogOpening::thread());
+        begin = begin.append(append);
+    }
+    journal.commit(begin).await.unwrap();
+    thread(&journal, "last", &[]).await;
+    run(&journal, "run", "last").await;
+    for order in [Order::Newest, Order::Oldest] {
+        let everything = Page { limit: 100, order, ..Page::default() };
+        let all = journal.threads(&us(), everything).await.unwrap();
+        assert_eq!(all.len(), 8);
+        let mut paged: Vec<LogHead> = Vec::new();
+        loop {
+            let after = paged.last().map(|head| head.log.clone());
+            let page = journal.threads(&us(), Page { after, limit: 3, order }).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+        }
+        assert_eq!(paged, all);
+        let mut times: Vec<_> = all.iter().map(|head| head.updated).collect();
+        if order == Order::Newest {
+            times.reverse();
+        }
+        assert!(times.is_sorted());
+    }
+    // Whatever is written to comes to the front.
+    let time = journal.log(&us(), &log("last")).await.unwrap().unwrap().updated;
+    until(|| async {
+        let receipt: Receipt = add(&journal, "thread 3", &["new"]).await;
+        let [Written { .. }] = &receipt.written[..] else { return false };
+        journal.log(&us(), &log("thread 3")).await.unwrap().unwrap().updated > time
+    })
+    .await;
+    let first = journal.threads(&us(), Page { limit: 1, ..Page::default() }).await.unwrap();
+    assert_eq!(first[0].log, log("thread 3"));
+}

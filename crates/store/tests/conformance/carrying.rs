@@ -1,0 +1,317 @@
+//! Carrying threads elsewhere: exports, imports, backups, and a new master key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use throughline_core::{
+    Append, LogHead, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
+};
+use throughline_store::{
+    Exported, Imported, Journal, Options, Page, about_item, open, pack, verify_export,
+};
+
+use crate::harness::*;
+
+/// Threads with everything in them that a thread can have.
+async fn fill(journal: &Journal) {
+    let append = items("thread", &["a", "", "ü 漢"]).opening(LogOpening::thread());
+    let append = append.record(NewRecord::new("item", vec![0, 159, 146, 150, 255]));
+    let append = append.record(NewRecord::new("item", vec![200; 40_000]));
+    journal.commit(batch(append.status("idle"))).await.unwrap();
+    let mut rewind = items("thread", &["b"]);
+    rewind.rewind_to = Some(3);
+    journal.commit(batch(rewind)).await.unwrap();
+    journal.fork(&us(), &log("thread"), Some(6), &log("fork")).await.unwrap();
+    add(&journal.clone(), "fork", &["c"]).await;
+    journal.fork(&us(), &log("fork"), None, &log("nested")).await.unwrap();
+    let mut rewind = items("nested", &["d"]);
+    rewind.rewind_to = Some(1);
+    journal.commit(batch(rewind)).await.unwrap();
+    journal.fork(&us(), &log("thread"), Some(0), &log("empty")).await.unwrap();
+    let told = [&b"one"[..], b"", b"\xff"];
+    let append = Append::to("run").opening(LogOpening::run("nested")).status("done");
+    journal.commit(batch(append.record(pack(told)).record(pack(told)))).await.unwrap();
+    // More than is brought in at once.
+    let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
+    thread(journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+/// All that a tenant has: its logs and their records.
+async fn everything(journal: &Journal, tenant: &Tenant) -> Vec<(LogHead, Vec<Record>)> {
+    let page = || Page { limit: 1000, ..Page::default() };
+    let mut heads = journal.threads(tenant, page()).await.unwrap();
+    heads.extend(journal.runs(tenant, None, page()).await.unwrap());
+    heads.sort_by(|one, other| one.log.cmp(&other.log));
+    let mut all = Vec::new();
+    for head in heads {
+        let records = journal.read(tenant, &head.log, 0, u32::MAX).await.unwrap();
+        all.push((head, records));
+    }
+    all
+}
+
+async fn export(journal: &Journal, redaction: Option<&RedactionPolicy>) -> (Exported, Vec<u8>) {
+    let mut out = Vec::new();
+    let done = journal.export(&us(), &[], redaction, &mut out, &|_| {}).await.unwrap();
+    (done, out)
+}
+
+/// The same heads, of logs that have no record of their own: those begin where they are brought in.
+fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)> {
+    for (head, records) in &mut all {
+        let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
+        let own = records.iter().filter(|record| record.seq > shared);
+        let times: Vec<_> = own.map(|record| record.at).collect();
+        head.created = times.first().copied().unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        head.updated = times.last().copied().unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    }
+    all
+}
+
+pub(crate) async fn an_export_loses_nothing<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    fill(&journal).await;
+    let all = timeless(everything(&journal, &us()).await);
+    let (done, file) = export(&journal, None).await;
+    let records: usize = all.iter().map(|(_, records)| records.len()).sum();
+    let records = records as u64;
+    assert_eq!(done, Exported { threads: 5, runs: 1, records, redacted: 0 });
+    let proven_here = verify_export(&mut &file[..]).unwrap();
+    // A parent stands before its forks.
+    assert_eq!(proven_here.threads.iter().filter(|name| &*name.0 == "thread").count(), 1);
+    let place = |name: &str| proven_here.threads.iter().position(|found| *found == log(name));
+    assert!(place("thread") < place("fork") && place("fork") < place("nested"));
+    let wanted = Imported {
+        tenant: "us".into(),
+        store: journal.public_key(),
+        threads: proven_here.threads.clone(),
+        runs: 1,
+        records,
+        without_content: 0,
+    };
+    assert_eq!(proven_here, wanted);
+    // To another store, and to another tenant of the same.
+    for (store, tenant) in [(&other, us()), (&journal, them())] {
+        let imported = store.import(&tenant, || Ok(&file[..])).await.unwrap();
+        assert_eq!(imported, wanted);
+        assert_eq!(timeless(everything(store, &tenant).await), all);
+        proven(store).await;
+    }
+    // A fork without its parent comes with its whole history.
+    let mut alone = Vec::new();
+    journal.export(&us(), &[log("nested")], None, &mut alone, &|_| {}).await.unwrap();
+    let third = Tenant::from("third");
+    other.import(&third, || Ok(&alone[..])).await.unwrap();
+    let ours = read(&journal, "nested").await;
+    assert_eq!(other.read(&third, &log("nested"), 0, 1000).await.unwrap(), ours);
+    let (there, here) = (
+        other.log(&third, &log("nested")).await.unwrap().unwrap(),
+        journal.log(&us(), &log("nested")).await.unwrap().unwrap(),
+    );
+    assert_eq!((there.fork, there.rewinds), (None, here.rewinds));
+    proven(&other).await;
+}
+
+pub(crate) async fn an_import_keeps_what_is_gone_gone<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let one = item("secret").about(about_item(&log("thread"), "one"));
+    journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
+    thread(&journal, "whole", &["c", "d"]).await;
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    journal.forget(&us(), &log("whole"), None).await.unwrap();
+    let (_, file) = export(&journal, None).await;
+    let imported = other.import(&us(), || Ok(&file[..])).await.unwrap();
+    assert_eq!(imported.without_content, 3);
+    let (here, there) = (everything(&journal, &us()).await, everything(&other, &us()).await);
+    assert_eq!(timeless(there), timeless(here));
+    assert_eq!(proven(&other).await.gone, 3);
+}
+
+pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let key = &format!("sk-ant-api03-{}", "abcdefghijkl".repeat(6));
+    let json = format!(r#"{{"text":"my key is {key}"}}"#);
+    thread(&journal, "thread", &[&json, r#"{"text":"harmless"}"#, key]).await;
+    run(&journal, "run", "thread").await;
+    let told = pack([&b"{\"a\":1}"[..], json.as_bytes()]);
+    journal.commit(batch(Append::to("run").record(told))).await.unwrap();
+    let policy = RedactionPolicy::default();
+    let (done, file) = export(&journal, Some(&policy)).await;
+    assert_eq!(done, Exported { threads: 1, runs: 1, records: 4, redacted: 3 });
+    let shown = String::from_utf8(file.clone()).unwrap();
+    assert!(!shown.contains("abcdefghijkl"), "{shown}");
+    assert!(shown.contains("harmless"));
+    let proven_here = verify_export(&mut &file[..]).unwrap();
+    assert_eq!((proven_here.records, proven_here.without_content), (4, 3));
+    // Without the salt, what was there cannot be guessed.
+    for line in shown.lines().filter(|line| line.contains(r#""redacted":true,"#)) {
+        assert!(!line.contains(r#""salt""#), "{line}");
+    }
+    journal.import(&them(), || Ok(&file[..])).await.unwrap();
+    // The store itself keeps what it was given.
+    assert_eq!(texts(&journal, "thread").await[0], (1, json));
+}
+
+pub(crate) async fn a_changed_export_is_refused<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["first", "second", "third"]).await;
+    let (_, file) = export(&journal, None).await;
+    let text = String::from_utf8(file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let salt = |line: &str| {
+        let at = line.find(r#""salt":""#).unwrap();
+        line[at..].split_inclusive(',').next().unwrap().to_owned()
+    };
+    let second = salt(lines[3]);
+    let without = |number: usize| {
+        let kept = lines.iter().enumerate().filter(|(at, _)| *at != number);
+        kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
+    };
+    let over = "was signed over something else: a line before it was changed";
+    let changed = [
+        (text.replace("second", "Second"), "line 4 has another content than was committed to"),
+        (without(3), &*format!("line 5 {over}")),
+        (without(1), "line 2 is a record of no log"),
+        (without(5), "line 6 is missing: the export was cut off before its signature"),
+        (text.replace(r#""log":"thread""#, r#""log":"other""#), "line 4 breaks the chain"),
+        (text.replace(r#""tenant":"us""#, r#""tenant":"uS""#), "line 4 breaks the chain"),
+        // What is said to be redacted or gone must have been so when it was signed.
+        (
+            text.replace(&second, r#""redacted":true,"#).replace("second", "forged"),
+            "line 4 has no content, and does not say why",
+        ),
+        (
+            text.replace(&second, r#""gone":"forgotten","#).replace(r#","text":"second""#, ""),
+            &*format!("line 6 {over}"),
+        ),
+        (format!("{text}{{}}\n"), "line 7 stands after the signature"),
+        (String::new(), "line 1 is not there: the file is empty"),
+        ("{}\n".to_owned(), "line 1 does not begin an export of Throughline"),
+    ];
+    for (changed, problem) in changed {
+        assert_ne!(changed, text, "{problem}");
+        let outcome = journal.import(&them(), || Ok(changed.as_bytes())).await;
+        assert_eq!(sentence(outcome), problem);
+    }
+    assert_eq!(journal.tenants().await.unwrap(), [us()]);
+}
+
+pub(crate) async fn an_import_changes_nothing_that_exists<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a"]).await;
+    run(&journal, "run", "thread").await;
+    add(&journal, "run", &["told"]).await;
+    let (_, file) = export(&journal, None).await;
+    let outcome = journal.import(&us(), || Ok(&file[..])).await;
+    assert_eq!(
+        sentence(outcome),
+        "thread stands at 1 and not at 0: read what was added and decide again"
+    );
+    // The name of a run may be taken too.
+    let append = items("other", &["theirs"]).opening(LogOpening::thread());
+    let mut theirs = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
+    theirs.tenant = them();
+    journal.commit(theirs).await.unwrap();
+    let before = everything(&journal, &them()).await;
+    let outcome = journal.import(&them(), || Ok(&file[..])).await;
+    assert_eq!(
+        sentence(outcome),
+        "run stands at 1 and not at 0: read what was added and decide again"
+    );
+    assert_eq!(everything(&journal, &them()).await, before);
+}
+
+/// Writes until it is told to stop; gives how many it wrote.
+fn write_on(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<u64> {
+    tokio::spawn(async move {
+        let mut written = 0;
+        while !stop.load(Ordering::Relaxed) {
+            written += 1;
+            add(&journal, "busy", &[&format!("item {written}")]).await;
+        }
+        written
+    })
+}
+
+pub(crate) async fn a_backup_is_made_while_others_write<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    fill(&journal).await;
+    thread(&journal, "busy", &[]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = write_on(journal.clone(), stop.clone());
+    until(|| async { read(&journal, "busy").await.len() > 10 }).await;
+    let before = read(&journal, "busy").await.len();
+    let file = harness.folder().file("backup.db");
+    journal.backup(&file, &|_| {}).await.unwrap();
+    let after = read(&journal, "busy").await.len();
+    stop.store(true, Ordering::Relaxed);
+    let written = soon(writing).await.unwrap();
+    let again = journal.backup(&file, &|_| {}).await;
+    assert_eq!(
+        sentence(again),
+        format!("{} exists: choose another name for the backup", file.display())
+    );
+    journal.close().await.unwrap();
+    let backup = open(&format!("sqlite://{}", file.display()), &harness.options()).await.unwrap();
+    proven(&backup).await;
+    let copied = texts(&backup, "busy").await;
+    assert!((before..=after).contains(&copied.len()), "{before} {} {after}", copied.len());
+    let wanted = (1..=copied.len() as u64).map(|number| (number, format!("item {number}")));
+    assert_eq!(copied, wanted.collect::<Vec<_>>());
+    // It is a store like any other.
+    add(&backup, "busy", &["goes on"]).await;
+    proven(&backup).await;
+    let journal = harness.open().await;
+    assert_eq!(read(&journal, "busy").await.len() as u64, written);
+}
+
+pub(crate) async fn the_master_key_is_changed_while_others_write<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    fill(&journal).await;
+    thread(&journal, "busy", &[]).await;
+    let all = everything(&journal, &us()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4).map(|_| write_on(journal.clone(), stop.clone())).collect();
+    let mut last = 0;
+    for digit in ['b', 'c'] {
+        until(|| async { read(&journal, "busy").await.len() > last + 10 }).await;
+        last = read(&journal, "busy").await.len();
+        let wrapped = journal.rotate(&master_key(digit), &|_| {}).await.unwrap();
+        assert!(wrapped >= last as u64, "{wrapped}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut written = 0;
+    for writer in writers {
+        written += soon(writer).await.unwrap();
+    }
+    proven(&journal).await;
+    journal.close().await.unwrap();
+    // The new key alone opens everything; the others, or none, open nothing.
+    let with =
+        |key: Option<char>| Options { master_key: key.map(master_key), ..Options::default() };
+    for (key, problem) in [
+        (None, "this store was written with a master key: give it by file or environment"),
+        (
+            Some('b'),
+            "the master key does not open this store: give the key that it was written with",
+        ),
+    ] {
+        let outcome = open(&harness.url(), &with(key)).await.map(|_| ());
+        assert_eq!(sentence(outcome), problem);
+    }
+    let journal = open(&harness.url(), &with(Some('c'))).await.unwrap();
+    let mut found = everything(&journal, &us()).await;
+    let busy = found.iter().position(|(head, _)| head.log == log("busy")).unwrap();
+    assert_eq!(found.remove(busy).1.len() as u64, written);
+    let all: Vec<_> = all.into_iter().filter(|(head, _)| head.log != log("busy")).collect();
+    assert_eq!(found, all);
+    proven(&journal).await;
+}

@@ -1,0 +1,263 @@
+//! Forgetting and expiring destroy contents for good, wherever they are; what says so stays.
+
+use std::time::Duration;
+
+use throughline_core::{
+    Append, Batch, Content, LogHead, LogOpening, NewRecord, Store, StoreError, Why, kind,
+};
+use throughline_store::{Destroyed, Journal, Options, Retention, about_item, open};
+
+use crate::harness::*;
+
+const SECRET: &str = "a secret that nobody may find again";
+
+async fn head(journal: &Journal, name: &str) -> LogHead {
+    journal.log(&us(), &log(name)).await.unwrap().unwrap()
+}
+
+/// An item about itself.
+fn about(thread: &str, id: &str, text: &str) -> NewRecord {
+    item(text).about(about_item(&log(thread), id))
+}
+
+fn destroyed(logs: &[&str], records: u64, bytes: usize) -> Destroyed {
+    let logs = logs.iter().map(|name| log(name)).collect();
+    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new() }
+}
+
+pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a", SECRET]).await;
+    thread(&journal, "other", &["stays"]).await;
+    run(&journal, "run", "thread").await;
+    add(&journal, "run", &["told"]).await;
+    let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!(outcome, destroyed(&["thread", "run"], 3, 1 + SECRET.len() + 4));
+    let gone = "forgotten";
+    let wanted = numbered(&[(1, gone), (2, gone), (3, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "thread").await, wanted);
+    assert_eq!(texts(&journal, "run").await, numbered(&[(1, gone), (2, r#"{"all":true}"#)]));
+    assert_eq!(texts(&journal, "other").await, numbered(&[(1, "stays")]));
+    for name in ["thread", "run"] {
+        assert_eq!(head(&journal, name).await.gone, Some(Why::Forgotten));
+        let more = journal.commit(batch(items(name, &["more"]))).await;
+        assert_eq!(sentence(more), format!("{name} was forgotten, and takes nothing more"));
+    }
+    assert_eq!(head(&journal, "thread").await.bytes, 12);
+    // Forgetting again destroys nothing more.
+    let again = journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!((again.records, again.bytes), (0, 0));
+    assert_eq!(proven(&journal).await.gone, 3);
+    let nowhere = journal.forget(&us(), &log("none"), None).await;
+    assert_eq!(sentence(nowhere), "there is no thread none");
+    let a_run = journal.forget(&us(), &log("run"), None).await;
+    assert_eq!(sentence(a_run), "run is a run: forget its thread, or one item of it");
+}
+
+pub(crate) async fn a_forgotten_item_is_gone_everywhere<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = append.record(about("thread", "one", SECRET)).record(about("thread", "two", "b"));
+    journal.commit(batch(append)).await.unwrap();
+    run(&journal, "run", "thread").await;
+    journal.commit(batch(Append::to("run").record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    add(&journal, "fork", &["c"]).await;
+    // An item that nobody said what it is about is found by what it says.
+    add(&journal, "thread", &[r#"{"id":"three","text":"unmarked"}"#]).await;
+    // Through the fork that shares it.
+    let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["thread", "run"], 2, 2 * SECRET.len()));
+    assert_eq!(texts(&journal, "fork").await, numbered(&[(1, "forgotten"), (2, "b"), (3, "c")]));
+    let outcome = journal.forget(&us(), &log("thread"), Some("three")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["thread"], 1, 32));
+    let wanted = [
+        (1, "forgotten"),
+        (2, "b"),
+        (3, "forgotten"),
+        (4, r#"{"seqs":[1]}"#),
+        (5, r#"{"seqs":[3]}"#),
+    ];
+    assert_eq!(texts(&journal, "thread").await, numbered(&wanted));
+    assert_eq!(texts(&journal, "run").await[0], (1, "forgotten".to_owned()));
+    assert_eq!(head(&journal, "thread").await.gone, None);
+    add(&journal, "thread", &["goes on"]).await;
+    let nothing = journal.forget(&us(), &log("thread"), Some("none")).await;
+    assert_eq!(sentence(nothing), "there is no item none");
+    assert_eq!(proven(&journal).await.gone, 3);
+}
+
+pub(crate) async fn a_fork_forgets_only_its_own<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a", "b"]).await;
+    journal.fork(&us(), &log("thread"), Some(1), &log("fork")).await.unwrap();
+    add(&journal, "fork", &["c"]).await;
+    let outcome = journal.forget(&us(), &log("fork"), None).await.unwrap();
+    assert_eq!(outcome, destroyed(&["fork"], 1, 1));
+    let wanted = numbered(&[(1, "a"), (2, "forgotten"), (3, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "fork").await, wanted);
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
+    // What a thread forgets, its forks have shared.
+    journal.fork(&us(), &log("thread"), Some(1), &log("next")).await.unwrap();
+    journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!(texts(&journal, "next").await, numbered(&[(1, "forgotten")]));
+    proven(&journal).await;
+}
+
+pub(crate) async fn forgetting_destroys_the_checkpoints_after_it<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let checkpoint =
+        |name: &str| batch(Append::to(name).record(NewRecord::new(kind::CHECKPOINT, SECRET)));
+    let append = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.commit(checkpoint("thread")).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    journal.commit(checkpoint("fork")).await.unwrap();
+    journal.fork(&us(), &log("fork"), None, &log("nested")).await.unwrap();
+    journal.commit(checkpoint("nested")).await.unwrap();
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    for name in ["thread", "fork", "nested"] {
+        let found = journal.checkpoint(&us(), &log(name), u64::MAX).await.unwrap();
+        assert_eq!(found, None, "{name}");
+        for record in read(&journal, name).await {
+            assert!(!text(&record).contains(SECRET), "{name} {}", record.seq);
+        }
+    }
+    assert_eq!(proven(&journal).await.gone, 4);
+}
+
+pub(crate) async fn a_held_log_is_forgotten_too<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[SECRET]).await;
+    let time = Duration::from_mins(10);
+    let lease = journal.lease(&us(), &log("thread"), "holder", time).await.unwrap();
+    let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!(outcome, destroyed(&["thread"], 1, SECRET.len()));
+    let more = journal.commit(batch(items("thread", &["more"]).behind(lease.fence))).await;
+    assert_eq!(sentence(more), "thread was forgotten, and takes nothing more");
+    journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
+}
+
+pub(crate) async fn forgetting_reaches_backups<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    let (near, lost) = (harness.folder().file("near.db"), harness.folder().file("lost.db"));
+    journal.backup(&near, &|_| {}).await.unwrap();
+    journal.backup(&lost, &|_| {}).await.unwrap();
+    std::fs::remove_file(&lost).unwrap();
+    // What is younger than the backup is not looked for there.
+    thread(&journal, "young", &["a"]).await;
+    let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
+    let outcome = journal.forget(&us(), &log("young"), None).await.unwrap();
+    assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
+    let options: Options = harness.options();
+    let backup = open(&format!("sqlite://{}", near.display()), &options).await.unwrap();
+    assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
+    assert_eq!(proven(&backup).await.gone, 1);
+    backup.close().await.unwrap();
+}
+
+/// A thread that was last written to on that day of 2020.
+async fn old(journal: &Journal, name: &str, day: i8, text: &str) {
+    let at = jiff::civil::date(2020, 1, day).in_tz("UTC").unwrap().timestamp();
+    let record = NewRecord { at: Some(at), ..item(text) };
+    let append = Append::to(name).opening(LogOpening::thread()).record(record);
+    journal.commit(batch(append)).await.unwrap();
+    assert_eq!(head(journal, name).await.updated, at);
+}
+
+pub(crate) async fn old_threads_expire<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    old(&journal, "old", 1, "a").await;
+    old(&journal, "used", 1, "b").await;
+    run(&journal, "run", "used").await;
+    old(&journal, "young", 20, "c").await;
+    let now = jiff::civil::date(2020, 1, 21).in_tz("UTC").unwrap().timestamp();
+    let week = Duration::from_hours(7 * 24);
+    let retention = Retention { older_than: Some(week), at_most_bytes: None };
+    let outcome = journal.prune(&us(), retention, now, &|_| {}).await.unwrap();
+    assert_eq!(outcome, destroyed(&["old"], 1, 1));
+    let record = &read(&journal, "old").await[0];
+    assert_eq!(record.content, Content::Gone(Why::Expired));
+    assert_eq!(head(&journal, "old").await.gone, Some(Why::Expired));
+    assert_eq!(texts(&journal, "young").await, numbered(&[(1, "c")]));
+    assert_eq!(texts(&journal, "used").await, numbered(&[(1, "b")]));
+    // What has expired does not expire again, and nothing expires of itself.
+    let again = journal.prune(&us(), retention, now, &|_| {}).await.unwrap();
+    assert_eq!(again, Destroyed::default());
+    let never = journal.prune(&us(), Retention::default(), now, &|_| {}).await.unwrap();
+    assert_eq!(never, Destroyed::default());
+    proven(&journal).await;
+}
+
+pub(crate) async fn the_oldest_threads_make_room<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    for (name, day) in [("second", 2), ("first", 1), ("third", 3)] {
+        old(&journal, name, day, &"x".repeat(100)).await;
+    }
+    let now = jiff::civil::date(2020, 1, 4).in_tz("UTC").unwrap().timestamp();
+    let most = |bytes| Retention { older_than: None, at_most_bytes: Some(bytes) };
+    let outcome = journal.prune(&us(), most(300), now, &|_| {}).await.unwrap();
+    assert_eq!(outcome, Destroyed::default());
+    let outcome = journal.prune(&us(), most(150), now, &|_| {}).await.unwrap();
+    assert_eq!(outcome, destroyed(&["first", "second"], 2, 200));
+    assert_eq!(texts(&journal, "third").await, numbered(&[(1, &"x".repeat(100))]));
+    let outcome = journal.prune(&us(), most(0), now, &|_| {}).await.unwrap();
+    assert_eq!(outcome, destroyed(&["third"], 1, 100));
+    proven(&journal).await;
+}
+
+fn large(about: Option<&str>) -> NewRecord {
+    let record = NewRecord::new("item", vec![7; 100_000]);
+    match about {
+        None => record,
+        Some(id) => record.about(about_item(&log("thread"), id)),
+    }
+}
+
+pub(crate) async fn large_contents_are_kept_once<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = append.record(large(Some("one"))).record(large(Some("two")));
+    journal.commit(batch(append)).await.unwrap();
+    journal.commit(batch(Append::to("thread").record(large(Some("three"))))).await.unwrap();
+    let stats = journal.stats().await.unwrap();
+    assert_eq!((stats.records, stats.content_bytes, stats.blobs), (3, 300_000, 1));
+    assert!((100_000..101_000).contains(&stats.blob_bytes), "{}", stats.blob_bytes);
+    // It is there until the last one that refers to it is forgotten.
+    for (left, id) in [(1, "two"), (1, "one"), (0, "three")] {
+        journal.forget(&us(), &log("thread"), Some(id)).await.unwrap();
+        assert_eq!(journal.stats().await.unwrap().blobs, left, "{id}");
+        proven(&journal).await;
+    }
+    journal.commit(batch(Append::to("thread").record(large(None)))).await.unwrap();
+    let records = read(&journal, "thread").await;
+    assert_eq!(records.last().unwrap().content, Content::Here(vec![7; 100_000].into()));
+    assert_eq!(records[0].content, Content::Gone(Why::Forgotten));
+}
+
+pub(crate) async fn large_contents_are_not_shared_by_tenants<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    for tenant in [us(), them()] {
+        let append = Append::to("thread").opening(LogOpening::thread()).record(large(None));
+        journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+    }
+    assert_eq!(journal.stats().await.unwrap().blobs, 2);
+    journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!(journal.stats().await.unwrap().blobs, 1);
+    let theirs: Result<_, StoreError> = journal.read(&them(), &log("thread"), 0, 10).await;
+    assert_eq!(theirs.unwrap()[0].content, Content::Here(vec![7; 100_000].into()));
+    proven(&journal).await;
+}

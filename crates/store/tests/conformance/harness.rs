@@ -1,0 +1,244 @@
+//! What a backend brings to the suite, and the words in which the suite speaks.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Append, Batch, Content, LogId, LogOpening, Name, NewRecord, Receipt, Record, Store, StoreError,
+    Tenant, Written,
+};
+use throughline_store::{Journal, MasterKey, Options, open};
+
+/// A place for a store of its own.
+pub(crate) trait Harness: Sized {
+    /// An empty place; nothing where this machine has none.
+    async fn fresh() -> Option<Self>;
+
+    /// Where the store is.
+    fn url(&self) -> String;
+
+    /// How it is opened.
+    fn options(&self) -> Options;
+
+    /// A folder for what lies beside it.
+    fn folder(&self) -> &Folder;
+
+    /// Opens it: for the first time, again, or as another node.
+    async fn open(&self) -> Journal {
+        open(&self.url(), &self.options()).await.expect("the store opens")
+    }
+}
+
+/// A folder that is removed when it is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("conformance-{}-{number}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed with the target folder.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// SQLite, without a master key.
+pub(crate) struct Sqlite(Folder);
+
+impl Harness for Sqlite {
+    async fn fresh() -> Option<Self> {
+        Some(Self(Folder::new()))
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite://{}", self.0.file("store.db").display())
+    }
+
+    fn options(&self) -> Options {
+        Options::default()
+    }
+
+    fn folder(&self) -> &Folder {
+        &self.0
+    }
+}
+
+/// SQLite with a master key.
+pub(crate) struct SqliteWithKey(Sqlite);
+
+impl Harness for SqliteWithKey {
+    async fn fresh() -> Option<Self> {
+        Sqlite::fresh().await.map(Self)
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn options(&self) -> Options {
+        Options { master_key: Some(master_key('a')), ..Options::default() }
+    }
+
+    fn folder(&self) -> &Folder {
+        self.0.folder()
+    }
+}
+
+/// Opens a fresh store, or ends the test where this machine has no place for one.
+macro_rules! fresh {
+    ($harness:ty) => {
+        match <$harness as $crate::harness::Harness>::fresh().await {
+            Some(harness) => harness,
+            None => return,
+        }
+    };
+}
+pub(crate) use fresh;
+
+/// A master key of one digit.
+pub(crate) fn master_key(digit: char) -> MasterKey {
+    MasterKey::parse(&digit.to_string().repeat(64)).unwrap()
+}
+
+/// The tenant that most tests use.
+pub(crate) fn us() -> Tenant {
+    Tenant::from("us")
+}
+
+/// Somebody else.
+pub(crate) fn them() -> Tenant {
+    Tenant::from("them")
+}
+
+pub(crate) fn log(name: &str) -> LogId {
+    LogId::from(name)
+}
+
+/// A batch of ours that adds this.
+pub(crate) fn batch(append: Append) -> Batch {
+    Batch::of(us()).append(append)
+}
+
+/// An item that says that.
+pub(crate) fn item(text: &str) -> NewRecord {
+    NewRecord::new("item", text.as_bytes().to_vec())
+}
+
+/// Items that say these things, added to a log.
+pub(crate) fn items(to: &str, texts: &[&str]) -> Append {
+    texts.iter().fold(Append::to(to), |append, text| append.record(item(text)))
+}
+
+/// A new thread of ours with these items.
+pub(crate) async fn thread(journal: &Journal, name: &str, texts: &[&str]) -> Receipt {
+    let append = items(name, texts).opening(LogOpening::thread());
+    journal.commit(batch(append)).await.unwrap()
+}
+
+/// A new run of ours on that thread.
+pub(crate) async fn run(journal: &Journal, name: &str, of: &str) -> Receipt {
+    let append = Append::to(name).opening(LogOpening::run(of));
+    journal.commit(batch(append)).await.unwrap()
+}
+
+/// Adds items to a log of ours.
+pub(crate) async fn add(journal: &Journal, to: &str, texts: &[&str]) -> Receipt {
+    journal.commit(batch(items(to, texts))).await.unwrap()
+}
+
+pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
+    let written = written.iter().map(|&(name, first, last, events)| Written {
+        log: log(name),
+        first,
+        last,
+        events,
+    });
+    Receipt { written: written.collect(), repeated: false }
+}
+
+/// A record without its time: its number, kind, events and content.
+pub(crate) type Said = (u64, Name, Option<(u64, u64)>, Content);
+
+pub(crate) fn said(records: &[Record]) -> Vec<Said> {
+    let said =
+        |record: &Record| (record.seq, record.kind.clone(), record.events, record.content.clone());
+    records.iter().map(said).collect()
+}
+
+/// Items with these numbers and texts.
+pub(crate) fn expected(texts: &[(u64, &str)]) -> Vec<Said> {
+    let item = |&(seq, text): &(u64, &str)| {
+        (seq, Name::from("item"), None, Content::Here(Bytes::copy_from_slice(text.as_bytes())))
+    };
+    texts.iter().map(item).collect()
+}
+
+/// All records of a log of ours.
+pub(crate) async fn read(journal: &Journal, name: &str) -> Vec<Record> {
+    journal.read(&us(), &log(name), 0, u32::MAX).await.unwrap()
+}
+
+/// All that a log of ours says.
+pub(crate) async fn read_said(journal: &Journal, name: &str) -> Vec<Said> {
+    said(&read(journal, name).await)
+}
+
+/// The texts of a log of ours, with their numbers; what is gone says why.
+pub(crate) async fn texts(journal: &Journal, name: &str) -> Vec<(u64, String)> {
+    read(journal, name).await.iter().map(|record| (record.seq, text(record))).collect()
+}
+
+/// What a record says, as text.
+pub(crate) fn text(record: &Record) -> String {
+    match &record.content {
+        Content::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Content::Gone(why) => why.to_string(),
+    }
+}
+
+/// The same, as literals are compared.
+pub(crate) fn numbered(texts: &[(u64, &str)]) -> Vec<(u64, String)> {
+    texts.iter().map(|&(seq, text)| (seq, text.to_owned())).collect()
+}
+
+/// The sentence of an error.
+pub(crate) fn sentence<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
+    outcome.expect_err("it is refused").to_string()
+}
+
+/// What comes soon; a test that would wait for ever fails instead.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), future).await.expect("it comes soon")
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    soon(async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// The proof of a store that is intact.
+pub(crate) async fn proven(journal: &Journal) -> throughline_store::Proof {
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, None);
+    proof
+}

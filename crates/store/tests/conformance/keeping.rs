@@ -1,0 +1,241 @@
+//! Tenants and their keys, and how a store is opened, used at its limits, and closed.
+
+use std::time::Duration;
+
+use throughline_core::{
+    Append, Asked, LogOpening, NewRecord, Store, StoreError, Tenant, VaultKey, VaultNode,
+};
+use throughline_store::{ApiKey, Durability, Options, Page, Retention, about_item, open};
+use tokio::task::JoinSet;
+
+use crate::harness::*;
+
+pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let (one, two) = (
+        journal.create_api_key(&us(), "laptop").await.unwrap(),
+        journal.create_api_key(&them(), "server").await.unwrap(),
+    );
+    assert!(one.secret.starts_with("tl_") && one.secret.len() == 51, "{}", one.secret);
+    assert!(!format!("{one:?}").contains(&one.secret));
+    let known = journal.api_key(&one.secret).await.unwrap().unwrap();
+    let wanted = ApiKey {
+        tenant: us(),
+        id: one.id.clone(),
+        label: "laptop".into(),
+        created: known.created,
+        revoked: None,
+    };
+    assert_eq!(known, wanted);
+    assert_eq!(journal.api_keys(&us()).await.unwrap(), std::slice::from_ref(&wanted));
+    assert_eq!(journal.api_key("tl_0").await.unwrap(), None);
+    assert_eq!(journal.api_key(&two.secret).await.unwrap().unwrap().tenant, them());
+    // Nobody revokes another's key.
+    assert!(!journal.revoke_api_key(&them(), &one.id).await.unwrap());
+    assert!(journal.revoke_api_key(&us(), &one.id).await.unwrap());
+    assert!(!journal.revoke_api_key(&us(), &one.id).await.unwrap());
+    assert_eq!(journal.api_key(&one.secret).await.unwrap(), None);
+    let [revoked] = &journal.api_keys(&us()).await.unwrap()[..] else { panic!("one key") };
+    assert!(revoked.revoked.is_some());
+    assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..wanted });
+    // Keys survive, and their secrets are nowhere to be found.
+    journal.close().await.unwrap();
+    if let Some(path) = harness.url().strip_prefix("sqlite://") {
+        let file = std::fs::read(path).unwrap();
+        let secret = two.secret.as_bytes();
+        assert!(!file.windows(secret.len()).any(|window| window == secret));
+    }
+    let journal = harness.open().await;
+    assert_eq!(journal.api_key(&two.secret).await.unwrap().unwrap().id, two.id);
+}
+
+pub(crate) async fn tenants_see_nothing_of_each_other<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let claim = VaultKey::Claim("claim".into());
+    let record = item("ours").about(about_item(&log("thread"), "one"));
+    let append = Append::to("thread").opening(LogOpening::thread()).record(record);
+    let checkpoint = NewRecord::new("checkpoint", "ours");
+    let mut ours = batch(append.record(checkpoint))
+        .append(Append::to("run").opening(LogOpening::run("thread")))
+        .once("name");
+    let question =
+        Asked { id: "q".into(), kind: "approval".into(), log: log("thread"), expires_in: None };
+    ours.asks.push(question);
+    let (keys, prefix) = (vec![claim.clone()], None);
+    ours.vault.push(VaultNode { id: "t".into(), parent: None, keys, log: log("thread"), prefix });
+    journal.commit(ours).await.unwrap();
+    let time = Duration::from_mins(10);
+    let lease = journal.lease(&us(), &log("thread"), "we", time).await.unwrap();
+    let before = texts(&journal, "thread").await;
+    // A stranger who has nothing yet, and one who has something of the same name.
+    for stranger in [Tenant::from("nobody"), them()] {
+        let name = log("thread");
+        if stranger == them() {
+            let append = Append::to("thread").opening(LogOpening::thread());
+            let mut theirs = batch(append.record(item("theirs"))).once("name");
+            theirs.tenant = them();
+            assert!(!journal.commit(theirs).await.unwrap().repeated);
+            let found = journal.read(&stranger, &name, 0, 10).await.unwrap();
+            assert_eq!(said(&found), expected(&[(1, "theirs")]));
+            assert_eq!(journal.place_of_event(&stranger, &name, 0).await.unwrap(), 1);
+            let theirs = journal.lease(&stranger, &name, "they", time).await.unwrap();
+            journal.release(&stranger, &name, theirs.fence).await.unwrap();
+        } else {
+            let nothing = journal.read(&stranger, &name, 0, 10).await;
+            assert_eq!(sentence(nothing), "there is no log thread");
+            assert_eq!(journal.log(&stranger, &name).await.unwrap(), None);
+            assert_eq!(journal.place_of_event(&stranger, &name, 0).await.unwrap(), 0);
+            assert_eq!(journal.threads(&stranger, Page::default()).await.unwrap(), []);
+            let nothing = journal.fork(&stranger, &name, None, &log("fork")).await;
+            assert_eq!(sentence(nothing), "there is no thread thread");
+            let nothing = journal.forget(&stranger, &name, None).await;
+            assert_eq!(sentence(nothing), "there is no thread thread");
+            let mut out = Vec::new();
+            let some = [name.clone()];
+            let nothing = journal.export(&stranger, &some, None, &mut out, &|_| {}).await;
+            assert_eq!(sentence(nothing), "there is no thread thread");
+        }
+        assert_eq!(journal.checkpoint(&stranger, &name, u64::MAX).await.unwrap(), None);
+        assert_eq!(journal.runs(&stranger, None, Page::default()).await.unwrap(), []);
+        assert_eq!(journal.pending(&stranger, None).await.unwrap(), []);
+        assert_eq!(journal.pending(&stranger, Some(&name)).await.unwrap(), []);
+        assert_eq!(journal.find(&stranger, std::slice::from_ref(&claim)).await.unwrap(), [None]);
+        assert_eq!(journal.api_keys(&stranger).await.unwrap(), []);
+        let renewed = journal.renew(&stranger, &name, lease.fence, time).await;
+        assert!(matches!(renewed, Err(StoreError::Fenced { .. })), "{renewed:?}");
+        journal.release(&stranger, &name, lease.fence).await.unwrap();
+        let mut take = batch(Append::to("thread"));
+        (take.tenant, take.takes) = (stranger.clone(), vec!["q".into()]);
+        assert!(journal.commit(take).await.is_err());
+        let nothing = journal.forget(&stranger, &name, Some("one")).await;
+        assert!(matches!(nothing, Err(StoreError::NotFound { .. })), "{nothing:?}");
+        let now = jiff::Timestamp::MAX;
+        let retention = Retention { older_than: None, at_most_bytes: Some(1_000_000) };
+        journal.prune(&stranger, retention, now, &|_| {}).await.unwrap();
+        let manifest = journal.manifest(&stranger).await.unwrap().statement().unwrap();
+        assert!(manifest.heads.iter().all(|head| head.tenant == stranger));
+    }
+    // Ours is as it was, and still held.
+    assert_eq!(texts(&journal, "thread").await, before);
+    assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
+    journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
+    assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
+}
+
+pub(crate) async fn relaxed_writes_are_kept<H: Harness>() {
+    let harness = fresh!(H);
+    let options = Options { durability: Durability::Relaxed, ..harness.options() };
+    let journal = open(&harness.url(), &options).await.unwrap();
+    thread(&journal, "thread", &[]).await;
+    for number in 1..=200 {
+        add(&journal, "thread", &[&format!("item {number}")]).await;
+    }
+    let wanted: Vec<_> = (1..=200).map(|number| (number, format!("item {number}"))).collect();
+    assert_eq!(texts(&journal, "thread").await, wanted);
+    proven(&journal).await;
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    assert_eq!(texts(&journal, "thread").await, wanted);
+    proven(&journal).await;
+}
+
+pub(crate) async fn a_short_queue_keeps_the_order<H: Harness>() {
+    let harness = fresh!(H);
+    let options = Options { queue: 1, ..harness.options() };
+    let journal = open(&harness.url(), &options).await.unwrap();
+    thread(&journal, "thread", &[]).await;
+    let mut writers = JoinSet::new();
+    for writer in 0..20 {
+        let journal = journal.clone();
+        writers.spawn(async move {
+            let mut places = Vec::new();
+            for number in 0..10 {
+                let text = format!("{writer} {number}");
+                places.push(add(&journal, "thread", &[&text]).await.written[0].last);
+            }
+            places
+        });
+    }
+    let mut all = Vec::new();
+    for places in soon(writers.join_all()).await {
+        assert!(places.is_sorted());
+        all.extend(places);
+    }
+    all.sort_unstable();
+    assert_eq!(all, (1..=200).collect::<Vec<_>>());
+}
+
+pub(crate) async fn a_closed_store_says_so<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a"]).await;
+    let lease = journal.lease(&us(), &log("other"), "we", Duration::from_secs(9)).await.unwrap();
+    // What is on its way is still written.
+    let writing: Vec<_> = (0..10)
+        .map(|_| {
+            let journal = journal.clone();
+            tokio::spawn(async move { journal.commit(batch(items("thread", &["b"]))).await })
+        })
+        .collect();
+    journal.close().await.unwrap();
+    let mut acknowledged = 1;
+    for writing in writing {
+        match soon(writing).await.unwrap() {
+            Ok(_) => acknowledged += 1,
+            Err(error) => assert!(matches!(error, StoreError::Closed), "{error}"),
+        }
+    }
+    let (thread, tenant) = (log("thread"), us());
+    let time = Duration::from_secs(9);
+    let problems = [
+        journal.commit(batch(items("thread", &["c"]))).await.map(|_| ()),
+        journal.read(&tenant, &thread, 0, 10).await.map(|_| ()),
+        journal.place_of_event(&tenant, &thread, 0).await.map(|_| ()),
+        journal.wait(&tenant, &thread, 0).await,
+        journal.log(&tenant, &thread).await.map(|_| ()),
+        journal.checkpoint(&tenant, &thread, 9).await.map(|_| ()),
+        journal.lease(&tenant, &thread, "we", time).await.map(|_| ()),
+        journal.renew(&tenant, &log("other"), lease.fence, time).await.map(|_| ()),
+        journal.release(&tenant, &log("other"), lease.fence).await,
+        journal.find(&tenant, &[VaultKey::Claim("a".into())]).await.map(|_| ()),
+        journal.pending(&tenant, None).await.map(|_| ()),
+        journal.threads(&tenant, Page::default()).await.map(|_| ()),
+        journal.forget(&tenant, &thread, None).await.map(|_| ()),
+        journal.export(&tenant, &[], None, &mut Vec::new(), &|_| {}).await.map(|_| ()),
+        journal.verify(None, &|_| {}).await.map(|_| ()),
+        journal.backup(&harness.folder().file("backup.db"), &|_| {}).await,
+        journal.rotate(&master_key('b'), &|_| {}).await.map(|_| ()),
+        journal.create_api_key(&tenant, "label").await.map(|_| ()),
+    ];
+    for (number, problem) in problems.into_iter().enumerate() {
+        assert_eq!(sentence(problem), "the store was closed", "{number}");
+    }
+    assert!(!harness.folder().file("backup.db").exists());
+    // Closing again is no error.
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    assert_eq!(read(&journal, "thread").await.len(), acknowledged);
+}
+
+pub(crate) async fn nodes_may_begin_at_once<H: Harness>() {
+    for _ in 0..3 {
+        let harness = fresh!(H);
+        let mut nodes = JoinSet::new();
+        for node in 0..6 {
+            let (url, options) = (harness.url(), harness.options());
+            nodes.spawn(async move {
+                let journal = open(&url, &options).await.unwrap();
+                thread(&journal, &format!("thread {node}"), &["a"]).await;
+                journal.public_key()
+            });
+        }
+        let mut keys = soon(nodes.join_all()).await;
+        keys.dedup();
+        assert_eq!(keys.len(), 1, "all of them are the same store");
+        let journal = harness.open().await;
+        let proof = proven(&journal).await;
+        assert_eq!((proof.records, proof.segments), (6, 6));
+    }
+}

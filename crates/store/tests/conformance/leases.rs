@@ -1,0 +1,171 @@
+//! Holding a log: only its holder writes, by the database's clock.
+
+use std::time::Duration;
+
+use throughline_core::{Append, Fence, Lease, LogOpening, Store, StoreError};
+use throughline_store::Journal;
+use tokio::task::JoinSet;
+
+use crate::harness::*;
+
+const LONG: Duration = Duration::from_mins(10);
+const SHORT: Duration = Duration::from_millis(40);
+
+async fn hold(journal: &Journal, time: Duration) -> Lease {
+    journal.lease(&us(), &log("thread"), "holder", time).await.unwrap()
+}
+
+/// Waits until somebody else's time is up.
+async fn acquired(journal: &Journal) -> Lease {
+    soon(async {
+        loop {
+            match journal.lease(&us(), &log("thread"), "next", LONG).await {
+                Ok(lease) => return lease,
+                Err(StoreError::Held { left_ms, .. }) => {
+                    tokio::time::sleep(Duration::from_millis(left_ms.min(5))).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await
+}
+
+async fn write(journal: &Journal, text: &str, fence: Option<Fence>) -> Result<u64, StoreError> {
+    let mut append = items("thread", &[text]);
+    append.fence = fence;
+    Ok(journal.commit(batch(append)).await?.written[0].last)
+}
+
+fn is_fenced<T>(outcome: Result<T, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Fenced { log: found }) if found == log("thread"))
+}
+
+pub(crate) async fn a_held_log_takes_only_its_holders_writes<H: Harness>() {
+    let harness = fresh!(H);
+    let (journal, other) = (harness.open().await, harness.open().await);
+    thread(&journal, "thread", &[]).await;
+    let lease = hold(&journal, LONG).await;
+    for node in [&journal, &other] {
+        match write(node, "free", None).await {
+            Err(StoreError::Held { log: held, owner, left_ms }) => {
+                assert_eq!((held, &*owner), (log("thread"), "holder"));
+                assert!((1..=600_000).contains(&left_ms), "{left_ms}");
+            }
+            outcome => panic!("{outcome:?}"),
+        }
+        let taken = node.lease(&us(), &log("thread"), "other", LONG).await;
+        assert!(matches!(taken, Err(StoreError::Held { .. })), "{taken:?}");
+    }
+    assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
+    // Whoever was told the fence is the holder, on whichever node.
+    assert_eq!(write(&other, "b", Some(lease.fence)).await.unwrap(), 2);
+    let higher = Fence(lease.fence.0.checked_add(1).unwrap());
+    let refused = write(&journal, "c", Some(higher)).await;
+    assert_eq!(
+        sentence(refused),
+        "thread is not held by this writer (any more): take a lease and read it again"
+    );
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
+}
+
+pub(crate) async fn a_paused_holder_writes_nothing_late<H: Harness>() {
+    let harness = fresh!(H);
+    let (paused, other) = (harness.open().await, harness.open().await);
+    thread(&paused, "thread", &[]).await;
+    let lease = hold(&paused, SHORT).await;
+    let next = acquired(&other).await;
+    // The paused one does not know it yet.
+    assert!(is_fenced(write(&paused, "late", Some(lease.fence)).await));
+    assert!(is_fenced(paused.renew(&us(), &log("thread"), lease.fence, LONG).await));
+    paused.release(&us(), &log("thread"), lease.fence).await.unwrap();
+    assert_eq!(write(&other, "in time", Some(next.fence)).await.unwrap(), 1);
+    assert_eq!(texts(&paused, "thread").await, numbered(&[(1, "in time")]));
+}
+
+pub(crate) async fn each_lease_has_a_higher_fence<H: Harness>() {
+    let harness = fresh!(H);
+    let mut journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let mut before = 0;
+    for round in 0..6 {
+        let lease = hold(&journal, LONG).await;
+        assert!(lease.fence.0.get() > before);
+        before = lease.fence.0.get();
+        journal.release(&us(), &log("thread"), lease.fence).await.unwrap();
+        if round == 2 {
+            journal.close().await.unwrap();
+            journal = harness.open().await;
+        }
+    }
+}
+
+pub(crate) async fn a_lease_expires<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let lease = hold(&journal, SHORT).await;
+    until(|| async { write(&journal, "free", None).await.is_ok() }).await;
+    // Nobody holds it now, and yet the time of the first is up.
+    assert!(is_fenced(write(&journal, "late", Some(lease.fence)).await));
+    let written = &read(&journal, "thread").await[0];
+    assert!(written.at >= lease.until, "{} {}", written.at, lease.until);
+}
+
+pub(crate) async fn a_renewed_lease_goes_on<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let lease = hold(&journal, Duration::from_secs(20)).await;
+    let renewed = journal.renew(&us(), &log("thread"), lease.fence, LONG).await.unwrap();
+    assert_eq!(renewed.fence, lease.fence);
+    assert!(renewed.until > lease.until);
+    assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
+    let shortened = journal.renew(&us(), &log("thread"), lease.fence, SHORT).await.unwrap();
+    assert!(shortened.until < renewed.until);
+    assert!(acquired(&journal).await.fence > lease.fence);
+    // For ever is a time too.
+    let ever = journal.lease(&us(), &log("other"), "holder", Duration::MAX).await.unwrap();
+    assert!(ever.until > renewed.until);
+}
+
+pub(crate) async fn a_released_log_is_free<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let lease = hold(&journal, LONG).await;
+    journal.release(&us(), &log("thread"), lease.fence).await.unwrap();
+    assert_eq!(write(&journal, "free", None).await.unwrap(), 1);
+    assert!(is_fenced(write(&journal, "late", Some(lease.fence)).await));
+    // Releasing what is not held any more is no error, and frees nobody else's.
+    let next = hold(&journal, LONG).await;
+    journal.release(&us(), &log("thread"), lease.fence).await.unwrap();
+    assert!(matches!(write(&journal, "free", None).await, Err(StoreError::Held { .. })));
+    assert_eq!(write(&journal, "held", Some(next.fence)).await.unwrap(), 2);
+}
+
+pub(crate) async fn a_log_is_held_before_it_begins<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let lease = hold(&journal, LONG).await;
+    let opening = || Append::to("thread").opening(LogOpening::thread());
+    let refused = journal.commit(batch(opening())).await;
+    assert!(matches!(refused, Err(StoreError::Held { .. })), "{refused:?}");
+    journal.commit(batch(opening().behind(lease.fence))).await.unwrap();
+    assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
+}
+
+pub(crate) async fn one_of_many_gets_the_lease<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    thread(&nodes[0], "thread", &[]).await;
+    let mut tries = JoinSet::new();
+    for number in 0..8 {
+        let journal = nodes[number % 2].clone();
+        tries.spawn(async move {
+            journal.lease(&us(), &log("thread"), &format!("node {number}"), LONG).await.is_ok()
+        });
+    }
+    let held = soon(tries.join_all()).await.into_iter().filter(|held| *held).count();
+    assert_eq!(held, 1);
+}

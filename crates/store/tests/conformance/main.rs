@@ -1,0 +1,102 @@
+//! One suite for every backend: what a store must do, whichever database lies below it.
+//!
+//! Each behaviour is one function, generic over a [`harness::Harness`], and is run on SQLite, on SQLite with a master key,
+//! and on PostgreSQL.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that finds something else fails"
+)]
+#![expect(clippy::unnecessary_wraps, reason = "what is found is written as it is compared")]
+
+mod appends;
+mod carrying;
+mod events;
+mod forgetting;
+mod forks;
+mod harness;
+mod keeping;
+mod leases;
+mod once;
+mod people;
+mod proofs;
+mod run_events;
+mod state;
+mod vault;
+
+/// The suite: every behaviour by its theme. Hands all of them to a macro, with the harness.
+macro_rules! suite {
+    ($with:ident, $harness:ty) => {
+        $with! {
+            $harness;
+            appends: sequences_have_no_gaps, sequences_have_no_gaps_with_many_writers,
+                an_expected_sequence_holds_or_conflicts, a_thread_and_its_run_begin_in_one_batch,
+                a_run_may_stand_before_its_thread, a_log_begins_once, a_batch_is_kept_whole_or_not_at_all,
+                a_batch_names_everything_once, names_with_control_characters_are_refused,
+                any_content_comes_back_as_it_was, a_huge_content_comes_back_as_it_was,
+                reading_takes_any_place_and_limit, logs_are_listed_by_time_and_in_pages;
+            once: a_repeated_batch_gives_the_same_receipt, mixed_names_are_refused,
+                repeats_from_two_nodes_happen_once;
+            leases: a_held_log_takes_only_its_holders_writes, a_paused_holder_writes_nothing_late,
+                each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
+                a_released_log_is_free, a_log_is_held_before_it_begins, one_of_many_gets_the_lease;
+            events: events_are_numbered_from_one, events_are_read_after_any_number,
+                a_run_is_followed_on_the_same_node, a_run_is_followed_from_another_node,
+                many_follow_one_run, waiting_ends_when_the_store_closes;
+            run_events: deltas_are_packed_and_not_waited_for, a_commit_comes_after_what_was_pushed_before_it,
+                a_pack_is_written_when_it_is_old, a_pack_is_written_at_the_end,
+                a_failure_is_told_to_the_next_commit, what_a_refused_commit_carried_is_not_lost,
+                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about;
+            people: what_is_asked_is_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
+                nothing_is_decided_too_late;
+            vault: a_turn_is_found_by_its_claim, an_id_finds_only_what_it_names_alone,
+                a_chain_finds_the_newest_and_counts_the_others, turns_know_their_parents,
+                another_tenants_turns_are_not_found, a_forgotten_turn_says_so;
+            forks: a_fork_shares_history_by_reference, forks_nest, a_fork_at_zero_shares_nothing,
+                a_fork_ends_where_its_parent_does, reading_crosses_every_border,
+                a_rewind_ends_a_span, a_fork_keeps_the_rewinds_before_it;
+            state: checkpoints_hold_only_in_their_own_history, a_fork_never_takes_its_parents_later_checkpoint,
+                state_after_a_rewind_is_the_state_before, opening_reads_a_bounded_number_of_records,
+                checkpoints_are_due_now_and_then;
+            forgetting: a_forgotten_thread_is_gone_with_its_runs, a_forgotten_item_is_gone_everywhere,
+                a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
+                a_held_log_is_forgotten_too, forgetting_reaches_backups, old_threads_expire,
+                the_oldest_threads_make_room, large_contents_are_kept_once,
+                large_contents_are_not_shared_by_tenants;
+            carrying: an_export_loses_nothing, an_import_keeps_what_is_gone_gone,
+                a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
+                an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
+                the_master_key_is_changed_while_others_write;
+            keeping: api_keys_are_kept_as_hashes, tenants_see_nothing_of_each_other,
+                relaxed_writes_are_kept, a_short_queue_keeps_the_order, a_closed_store_says_so,
+                nodes_may_begin_at_once;
+            proofs: an_intact_store_is_proven, a_store_is_proven_while_others_write,
+                manifests_are_signed_under_load_and_at_the_end, a_witness_is_another_stores_or_holds;
+        }
+    };
+}
+
+/// A test for each behaviour.
+macro_rules! tests {
+    ($harness:ty; $($theme:ident: $($behaviour:ident),+;)+) => {
+        $(mod $theme {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                crate::$theme::$behaviour::<$harness>().await;
+            })+
+        })+
+    };
+}
+
+mod sqlite {
+    suite!(tests, crate::harness::Sqlite);
+}
+
+mod sqlite_with_key {
+    suite!(tests, crate::harness::SqliteWithKey);
+}
+
+mod postgres;

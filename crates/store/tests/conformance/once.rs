@@ -1,0 +1,68 @@
+//! What is to happen once happens once, however often and wherever it is tried.
+
+use throughline_core::{LogOpening, Receipt, Store};
+use tokio::task::JoinSet;
+
+use crate::harness::*;
+
+pub(crate) async fn a_repeated_batch_gives_the_same_receipt<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let both = batch(items("thread", &["a", "b"])).once("one").once("two");
+    let first = journal.commit(both.clone()).await.unwrap();
+    assert_eq!(first, receipt(&[("thread", 1, 2, 0)]));
+    add(&journal, "thread", &["c"]).await;
+    let again = Receipt { repeated: true, ..first };
+    assert_eq!(journal.commit(both.clone()).await.unwrap(), again);
+    // One that would conflict now did not conflict then.
+    let late = batch(items("thread", &["x"]).expecting(0)).once("one").once("two");
+    assert_eq!(journal.commit(late).await.unwrap(), again);
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    assert_eq!(journal.commit(both).await.unwrap(), again);
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
+    // Another tenant's names are its own.
+    let mut theirs = batch(items("thread", &["a"]).opening(LogOpening::thread())).once("one");
+    theirs.tenant = them();
+    assert_eq!(journal.commit(theirs).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
+}
+
+pub(crate) async fn mixed_names_are_refused<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    journal.commit(batch(items("thread", &["a"])).once("one")).await.unwrap();
+    journal.commit(batch(items("thread", &["b"])).once("two")).await.unwrap();
+    let tail = "was used in another request: give each message of a new request its own name";
+    for names in [["one", "two"], ["one", "new"], ["new", "one"]] {
+        let mixed =
+            names.iter().fold(batch(items("thread", &["c"])), |batch, name| batch.once(*name));
+        assert_eq!(sentence(journal.commit(mixed).await), format!("one {tail}"), "{names:?}");
+    }
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
+    // The new name is still free.
+    let new = journal.commit(batch(items("thread", &["c"])).once("new")).await.unwrap();
+    assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
+}
+
+pub(crate) async fn repeats_from_two_nodes_happen_once<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    thread(&nodes[0], "thread", &[]).await;
+    for round in 0..5 {
+        let mut tries = JoinSet::new();
+        for number in 0..8 {
+            let journal = nodes[number % 2].clone();
+            tries.spawn(async move {
+                let batch = batch(items("thread", &["a"])).once(format!("round {round}"));
+                journal.commit(batch).await.unwrap()
+            });
+        }
+        let receipts = soon(tries.join_all()).await;
+        assert_eq!(receipts.iter().filter(|receipt| !receipt.repeated).count(), 1);
+        let written = receipt(&[("thread", round + 1, round + 1, 0)]).written;
+        assert!(receipts.iter().all(|receipt| receipt.written == written), "{receipts:?}");
+    }
+    assert_eq!(read(&nodes[0], "thread").await.len(), 5);
+}

@@ -1,0 +1,117 @@
+//! Proving: nothing was changed, and nothing was cut off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use throughline_core::{LogOpening, Store};
+use throughline_store::{Broken, Proof, Statement, parse_manifest};
+
+use crate::harness::*;
+
+pub(crate) async fn an_intact_store_is_proven<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let nothing = Proof { records: 0, gone: 0, segments: 0, manifests: 0, broken: None };
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap(), nothing);
+    thread(&journal, "thread", &["a", "b"]).await;
+    let mut theirs = batch(items("thread", &["c"]).opening(LogOpening::thread()));
+    theirs.tenant = them();
+    journal.commit(theirs).await.unwrap();
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    add(&journal, "thread", &["d"]).await;
+    let proof = proven(&journal).await;
+    // Each opening writes its own segment of each tenant's chain.
+    assert_eq!((proof.records, proof.gone, proof.segments), (4, 0, 3));
+    assert!(proof.manifests >= 2, "{}", proof.manifests);
+    let shares = std::sync::Mutex::new(Vec::new());
+    journal.verify(None, &|share| shares.lock().unwrap().push(share)).await.unwrap();
+    assert_eq!(shares.into_inner().unwrap().last(), Some(&1.0));
+}
+
+pub(crate) async fn a_store_is_proven_while_others_write<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    thread(&nodes[0], "thread", &[]).await;
+    thread(&nodes[0], "large", &[]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = nodes
+        .iter()
+        .cloned()
+        .map(|journal| {
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    add(&journal, "thread", &["a"]).await;
+                    add(&journal, "large", &[&"x".repeat(20_000)]).await;
+                }
+            })
+        })
+        .collect();
+    for _ in 0..8 {
+        proven(&nodes[0]).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        soon(writer).await.unwrap();
+    }
+    proven(&nodes[1]).await;
+}
+
+pub(crate) async fn manifests_are_signed_under_load_and_at_the_end<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    // Under load: writes and other acts, without a pause.
+    let first = journal.stats().await.unwrap().manifests;
+    let mut written = 0;
+    until(|| {
+        written += 1;
+        let journal = journal.clone();
+        async move {
+            add(&journal, "thread", &["a"]).await;
+            journal.stats().await.unwrap().manifests >= first + 2
+        }
+    })
+    .await;
+    assert!(written > 10, "{written}");
+    // Without load: what was written last is signed within a second, though others hold and release.
+    add(&journal, "thread", &["last"]).await;
+    let before = journal.stats().await.unwrap().manifests;
+    until(|| async {
+        let time = std::time::Duration::from_secs(9);
+        let lease = journal.lease(&us(), &log("held"), "we", time).await.unwrap();
+        journal.release(&us(), &log("held"), lease.fence).await.unwrap();
+        journal.stats().await.unwrap().manifests > before
+    })
+    .await;
+    // At the end: everything is signed when it is closed.
+    add(&journal, "thread", &["at the end"]).await;
+    let before = journal.stats().await.unwrap().manifests;
+    journal.close().await.unwrap();
+    let journal = harness.open().await;
+    let proof = proven(&journal).await;
+    assert!(proof.manifests >= before);
+    let witness = journal.manifest(&us()).await.unwrap();
+    let proof = journal.verify(Some(&witness), &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, None);
+}
+
+pub(crate) async fn a_witness_is_another_stores_or_holds<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    thread(&journal, "thread", &["a"]).await;
+    thread(&other, "thread", &["a"]).await;
+    let witness = journal.manifest(&us()).await.unwrap();
+    assert!(witness.is_signed_by(&journal.public_key()));
+    assert!(!witness.is_signed_by(&other.public_key()));
+    assert_eq!(parse_manifest(witness.json().bytes()), Some(witness.clone()));
+    let Statement { store, heads, covers, .. } = witness.statement().unwrap();
+    assert_eq!((store, heads.len(), covers), (journal.public_key(), 1, None));
+    add(&journal, "thread", &["b"]).await;
+    assert_eq!(journal.verify(Some(&witness), &|_| {}).await.unwrap().broken, None);
+    let (place, problem) = ("the given manifest", "was not signed by this store");
+    let broken = Broken { place: place.into(), problem: problem.into() };
+    let proof = other.verify(Some(&witness), &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, Some(broken));
+}

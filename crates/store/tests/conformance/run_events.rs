@@ -1,0 +1,173 @@
+//! Writing the events of a run: many and small, and nobody waits for each.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{Append, Fence, LogOpening, Name, Store, StoreError};
+use throughline_store::{Journal, RunEvents, unpack};
+
+use crate::harness::*;
+
+async fn begin(journal: &Journal, fence: Option<Fence>) -> RunEvents {
+    thread(journal, "thread", &[]).await;
+    let mut append = Append::to("run").opening(LogOpening::run("thread"));
+    append.fence = fence;
+    journal.commit(batch(append)).await.unwrap();
+    RunEvents::new(journal.clone(), us(), log("run"), fence)
+}
+
+async fn events(journal: &Journal) -> Vec<(u64, Bytes)> {
+    read(journal, "run").await.iter().flat_map(|record| unpack(record).unwrap()).collect()
+}
+
+fn deltas(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
+    numbers.map(|number| (number, Bytes::from(format!("delta {number}")))).collect()
+}
+
+async fn push(run: &RunEvents, numbers: std::ops::RangeInclusive<u64>) {
+    for number in numbers {
+        run.push(format!("delta {number}").as_bytes(), None).await;
+    }
+}
+
+pub(crate) async fn deltas_are_packed_and_not_waited_for<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=5000).await;
+    run.flush().await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=5000));
+    let records = read(&journal, "run").await.len();
+    assert!((2..=50).contains(&records), "{records} records for 5000 events");
+    // More than may wait at once is written too.
+    let large = vec![b'x'; 100_000];
+    for _ in 0..30 {
+        run.push(&large, None).await;
+    }
+    run.flush().await.unwrap();
+    let head = journal.log(&us(), &log("run")).await.unwrap().unwrap();
+    assert_eq!(head.events, 5030);
+    assert_eq!(events(&journal).await.last().unwrap(), &(5030, Bytes::from(large)));
+}
+
+pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=3).await;
+    let both = batch(items("run", &["decided"])).append(items("thread", &["item"]));
+    let written = run.commit(both).await.unwrap();
+    // The receipt tells of what was asked for, and not of the pack.
+    assert_eq!(written, receipt(&[("run", 2, 2, 3), ("thread", 1, 1, 0)]));
+    push(&run, 4..=4).await;
+    let written = run.commit(batch(items("thread", &["next"]))).await.unwrap();
+    assert_eq!(written, receipt(&[("thread", 2, 2, 0)]));
+    let kinds: Vec<_> =
+        read(&journal, "run").await.into_iter().map(|record| (record.seq, record.kind)).collect();
+    let wanted = [(1, "events"), (2, "item"), (3, "events")];
+    assert_eq!(kinds, wanted.map(|(seq, kind)| (seq, Name::from(kind))));
+    // Nothing waits: nothing is added.
+    let written = run.commit(batch(items("thread", &["last"]))).await.unwrap();
+    assert_eq!(written, receipt(&[("thread", 3, 3, 0)]));
+    assert_eq!(events(&journal).await, deltas(1..=4));
+    // In order, whatever is written meanwhile.
+    for number in 5..=200 {
+        push(&run, number..=number).await;
+        if number % 10 == 0 {
+            run.commit(batch(items("run", &["decided"]))).await.unwrap();
+        }
+    }
+    run.flush().await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=200));
+}
+
+pub(crate) async fn a_pack_is_written_when_it_is_old<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    for round in 1..=3 {
+        push(&run, round..=round).await;
+        soon(journal.wait(&us(), &log("run"), round - 1)).await.unwrap();
+    }
+    assert_eq!(events(&journal).await, deltas(1..=3));
+}
+
+pub(crate) async fn a_pack_is_written_at_the_end<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=2).await;
+    run.close().await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=2));
+}
+
+pub(crate) async fn a_failure_is_told_to_the_next_commit<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let time = Duration::from_mins(10);
+    let lease = journal.lease(&us(), &log("run"), "first", time).await.unwrap();
+    let run = begin(&journal, Some(lease.fence)).await;
+    journal.release(&us(), &log("run"), lease.fence).await.unwrap();
+    push(&run, 1..=1).await;
+    assert!(matches!(run.flush().await, Err(StoreError::Fenced { .. })));
+    assert_eq!(read(&journal, "run").await, []);
+    // One that was written because it was old fails unseen: whoever comes next hears of it, and nothing is written.
+    push(&run, 2..=2).await;
+    let told = soon(run.commit(batch(items("thread", &["decided"])))).await;
+    assert!(matches!(told, Err(StoreError::Fenced { .. })), "{told:?}");
+    assert_eq!(read(&journal, "thread").await, []);
+}
+
+pub(crate) async fn what_a_refused_commit_carried_is_not_lost<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=2).await;
+    let refused = run.commit(batch(items("thread", &["a"]).expecting(7))).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
+    push(&run, 3..=3).await;
+    run.commit(batch(items("thread", &["a"]).expecting(0))).await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=3));
+}
+
+pub(crate) async fn what_a_repeated_commit_carried_is_not_lost<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=2).await;
+    let once = || batch(items("run", &["decided"])).once("name");
+    let first = run.commit(once()).await.unwrap();
+    assert_eq!(first, receipt(&[("run", 2, 2, 2)]));
+    push(&run, 3..=3).await;
+    let again = run.commit(once()).await.unwrap();
+    assert_eq!((again.written, again.repeated), (first.written, true));
+    run.flush().await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=3));
+}
+
+pub(crate) async fn packs_are_split_by_what_they_are_about<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    let (one, two) = (Name::from("thread/one"), Name::from("thread/two"));
+    for (text, about) in [
+        ("delta 1", None),
+        ("delta 2", Some(&one)),
+        ("delta 3", Some(&one)),
+        ("delta 4", Some(&two)),
+        ("delta 5", None),
+    ] {
+        run.push(text.as_bytes(), about).await;
+    }
+    run.flush().await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=5));
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    let left: Vec<_> = read(&journal, "run")
+        .await
+        .iter()
+        .filter_map(|record| unpack(record).ok())
+        .flatten()
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(left, [1, 4, 5]);
+}

@@ -1,0 +1,136 @@
+//! Captured turns: found by evidence, and never by another tenant.
+
+use throughline_core::{Found, NodeId, Store, VaultKey, VaultNode, VaultTurn, Why};
+use throughline_store::Journal;
+
+use crate::harness::*;
+
+fn claim(text: &str) -> VaultKey {
+    VaultKey::Claim(text.into())
+}
+
+fn id(text: &str) -> VaultKey {
+    VaultKey::Id(text.into())
+}
+
+fn chain(byte: u8) -> VaultKey {
+    VaultKey::Chain([byte; 32])
+}
+
+/// Captures a turn of two records in the log `turns`.
+async fn capture(journal: &Journal, name: &str, parent: Option<&str>, keys: &[VaultKey]) {
+    let mut capturing = batch(items("turns", &["asked", name]));
+    capturing.vault.push(VaultNode {
+        id: name.into(),
+        parent: parent.map(NodeId::from),
+        keys: keys.to_vec(),
+        log: log("turns"),
+        prefix: Some([7; 32]),
+    });
+    journal.commit(capturing).await.unwrap();
+}
+
+fn turn(name: &str, parent: Option<&str>, first: u64) -> VaultTurn {
+    VaultTurn {
+        id: name.into(),
+        parent: parent.map(NodeId::from),
+        log: log("turns"),
+        first,
+        last: first + 1,
+        prefix: Some([7; 32]),
+        gone: None,
+    }
+}
+
+fn found(turn: VaultTurn, siblings: u32) -> Option<Found> {
+    Some(Found { turn, siblings })
+}
+
+async fn find(journal: &Journal, keys: &[VaultKey]) -> Vec<Option<Found>> {
+    journal.find(&us(), keys).await.unwrap()
+}
+
+pub(crate) async fn a_turn_is_found_by_its_claim<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[claim("a")]).await;
+    capture(&journal, "two", None, &[claim("b")]).await;
+    let keys = [claim("b"), claim("none"), claim("a"), id("a")];
+    let wanted = [found(turn("two", None, 3), 0), None, found(turn("one", None, 1), 0), None];
+    assert_eq!(find(&journal, &keys).await, wanted);
+    assert_eq!(find(&journal, &[]).await, []);
+    journal.close().await.unwrap();
+    assert_eq!(find(&harness.open().await, &keys).await, wanted);
+}
+
+pub(crate) async fn an_id_finds_only_what_it_names_alone<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[id("call_0"), id("msg_1"), id("msg_1")]).await;
+    assert_eq!(find(&journal, &[id("call_0")]).await, [found(turn("one", None, 1), 0)]);
+    capture(&journal, "two", None, &[id("call_0"), id("msg_2")]).await;
+    let wanted = [None, found(turn("one", None, 1), 0), found(turn("two", None, 3), 0)];
+    assert_eq!(find(&journal, &[id("call_0"), id("msg_1"), id("msg_2")]).await, wanted);
+}
+
+pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[chain(1)]).await;
+    capture(&journal, "two", None, &[chain(1)]).await;
+    capture(&journal, "three", None, &[chain(1)]).await;
+    capture(&journal, "four", None, &[chain(2)]).await;
+    let wanted = [found(turn("three", None, 5), 2), found(turn("four", None, 7), 0), None];
+    assert_eq!(find(&journal, &[chain(1), chain(2), chain(3)]).await, wanted);
+}
+
+pub(crate) async fn turns_know_their_parents<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[claim("1")]).await;
+    capture(&journal, "two", Some("one"), &[claim("2")]).await;
+    capture(&journal, "branch", Some("one"), &[claim("3")]).await;
+    let wanted = [found(turn("two", Some("one"), 3), 0), found(turn("branch", Some("one"), 5), 0)];
+    assert_eq!(find(&journal, &[claim("2"), claim("3")]).await, wanted);
+    let mut again = batch(items("turns", &["x"]));
+    let (keys, prefix) = (Vec::new(), None);
+    again.vault.push(VaultNode { id: "one".into(), parent: None, keys, log: log("turns"), prefix });
+    let outcome = journal.commit(again).await;
+    assert_eq!(sentence(outcome), "one is the name of another turn: choose a new one");
+}
+
+pub(crate) async fn another_tenants_turns_are_not_found<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    let keys = [claim("a"), id("a"), chain(1)];
+    capture(&journal, "one", None, &keys).await;
+    assert_eq!(journal.find(&them(), &keys).await.unwrap(), [None, None, None]);
+    // Nor does theirs make ours ambiguous.
+    let mut theirs = batch(items("turns", &["x"]).opening(throughline_core::LogOpening::thread()));
+    theirs.tenant = them();
+    let (keys, prefix) = (keys.to_vec(), None);
+    theirs.vault.push(VaultNode {
+        id: "one".into(),
+        parent: None,
+        keys,
+        log: log("turns"),
+        prefix,
+    });
+    journal.commit(theirs).await.unwrap();
+    assert_eq!(find(&journal, &[id("a")]).await, [found(turn("one", None, 1), 0)]);
+}
+
+pub(crate) async fn a_forgotten_turn_says_so<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    capture(&journal, "one", None, &[claim("a")]).await;
+    journal.forget(&us(), &log("turns"), None).await.unwrap();
+    let gone = VaultTurn { gone: Some(Why::Forgotten), ..turn("one", None, 1) };
+    assert_eq!(find(&journal, &[claim("a")]).await, [found(gone, 0)]);
+}

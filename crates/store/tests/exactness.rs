@@ -1,0 +1,148 @@
+//! Law 1 in the store: everything that was recorded comes back bit for bit after it was written, closed and opened again.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use bytes::Bytes;
+use throughline_core::{
+    Append, Batch, Content, LogId, LogOpening, NewRecord, Node, Store, Tenant, Tree,
+};
+use throughline_store::{MasterKey, Options, open};
+use throughline_testkit::{captures, figure, recordings, skip};
+
+/// Members whose values are opaque to everybody but who issued them.
+const OPAQUE: [&str; 8] = [
+    "signature",
+    "data",
+    "encrypted_content",
+    "thoughtSignature",
+    "thought_signature",
+    "reasoning_details",
+    "redactedContent",
+    "system_fingerprint",
+];
+
+/// What is put through the store, each under what it is.
+struct Recorded {
+    bodies: Vec<Bytes>,
+    parts: Vec<Bytes>,
+    opaque: Vec<Bytes>,
+}
+
+impl Recorded {
+    fn load() -> Option<Self> {
+        let mut found = Self { bodies: Vec::new(), parts: Vec::new(), opaque: Vec::new() };
+        for exchange in recordings()?.into_iter().flat_map(|recording| recording.exchanges) {
+            found.body(exchange.request.into_bytes());
+            found.body(exchange.response);
+        }
+        for capture in captures()? {
+            found.body(capture.response.into_bytes());
+        }
+        Some(found)
+    }
+
+    /// A body, and everything in it: of a stream, of each of its events.
+    fn body(&mut self, body: Vec<u8>) {
+        let body = Bytes::from(body);
+        self.bodies.push(body.clone());
+        match Tree::parse(body.clone()) {
+            Ok(tree) => self.walk(tree.root()),
+            Err(_) => {
+                for line in body.split(|byte| *byte == b'\n') {
+                    let line = line.strip_prefix(b"data:").unwrap_or(line).trim_ascii();
+                    if let Ok(tree) = Tree::parse(line.to_vec()) {
+                        self.walk(tree.root());
+                    }
+                }
+            }
+        }
+    }
+
+    fn walk(&mut self, root: Node<'_>) {
+        let mut left = vec![root];
+        while let Some(node) = left.pop() {
+            if node.get("type").is_some() || node.get("role").is_some() {
+                self.parts.push(Bytes::copy_from_slice(node.raw()));
+            }
+            for name in OPAQUE {
+                if let Some(value) = node.get(name) {
+                    self.opaque.push(Bytes::copy_from_slice(value.raw()));
+                }
+            }
+            left.extend(node.elements());
+            left.extend(node.members().map(|(_, value)| value));
+        }
+    }
+}
+
+/// Writes, closes, opens and reads; whether each comes back as it was.
+async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
+    const PAGE: usize = 500;
+    let (tenant, log) = (Tenant::from("tenant"), LogId::from("thread"));
+    let journal = open(url, options).await.unwrap();
+    let opening = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(Batch::of("tenant").append(opening)).await.unwrap();
+    for page in contents.chunks(PAGE) {
+        let mut append = Append::to("thread");
+        append.records = page.iter().map(|bytes| NewRecord::new("item", bytes.clone())).collect();
+        journal.commit(Batch::of("tenant").append(append)).await.unwrap();
+    }
+    journal.close().await.unwrap();
+    let journal = open(url, options).await.unwrap();
+    let mut exact = 0;
+    for (number, page) in contents.chunks(PAGE).enumerate() {
+        let after = u64::try_from(number * PAGE).unwrap();
+        let read = journal.read(&tenant, &log, after, u32::try_from(PAGE).unwrap()).await.unwrap();
+        assert_eq!(read.len(), page.len());
+        for (record, bytes) in read.iter().zip(page) {
+            assert_eq!(record.content, Content::Here(bytes.clone()), "record {}", record.seq);
+            exact += 1;
+        }
+    }
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+    exact
+}
+
+async fn everything_survives(backend: &str, url: &str, options: &Options) {
+    let Some(Recorded { bodies, parts, opaque }) = Recorded::load() else {
+        return skip("the recordings are absent, so nothing recorded was put through the store");
+    };
+    let distinct: HashSet<&Bytes> = opaque.iter().collect();
+    figure("distinct opaque values among the recorded", distinct.len());
+    assert!(!bodies.is_empty() && !parts.is_empty() && !distinct.is_empty());
+    let (count_bodies, count_parts) = (bodies.len(), parts.len());
+    let all: Vec<Bytes> = bodies.into_iter().chain(parts).chain(opaque).collect();
+    let exact = survive(url, options, &all).await;
+    assert_eq!(exact, all.len());
+    figure(&format!("bodies bit-equal after a restart: {backend}"), count_bodies);
+    figure(&format!("raw messages and parts bit-equal after a restart: {backend}"), count_parts);
+    let count_opaque = all.len() - count_bodies - count_parts;
+    figure(&format!("opaque values bit-equal after a restart: {backend}"), count_opaque);
+}
+
+/// A new file in the target folder.
+fn file(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exactness");
+    std::fs::create_dir_all(&folder).unwrap();
+    for suffix in ["", "-wal", "-shm"] {
+        // There is none where it was never run.
+        drop(std::fs::remove_file(folder.join(format!("{name}{suffix}"))));
+    }
+    format!("sqlite://{}", folder.join(name).display())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite() {
+    everything_survives("SQLite", &file("plain.db"), &Options::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_with_key() {
+    let master_key = Some(MasterKey::parse(&"a".repeat(64)).unwrap());
+    let options = Options { master_key, ..Options::default() };
+    everything_survives("SQLite with a master key", &file("sealed.db"), &options).await;
+}

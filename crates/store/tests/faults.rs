@@ -1,0 +1,347 @@
+//! What can go wrong below the store: each is told in a sentence that says what, where, and what to do; and nothing that was
+//! acknowledged is lost.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that finds something else fails"
+)]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use throughline_core::{
+    Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, StoreError, Tenant,
+};
+use throughline_store::{Journal, MasterKey, Options, open};
+use throughline_testkit::{figure, on_small_disk};
+
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name);
+    // There is none where it was never run.
+    drop(std::fs::remove_dir_all(&folder));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join("store.db")
+}
+
+async fn store(path: &Path, options: &Options) -> Result<Journal, StoreError> {
+    open(&format!("sqlite://{}", path.display()), options).await
+}
+
+async fn new_store(path: &Path) -> Journal {
+    store(path, &Options::default()).await.unwrap()
+}
+
+/// The sentence with which a store is not opened.
+async fn refusal(path: &Path, options: &Options) -> String {
+    match store(path, options).await {
+        Ok(_) => panic!("it opens"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn with_key(digit: &str) -> Options {
+    let master_key = Some(MasterKey::parse(&digit.repeat(64)).unwrap());
+    Options { master_key, ..Options::default() }
+}
+
+fn impatient() -> Options {
+    Options { patience: Duration::from_millis(30), ..Options::default() }
+}
+
+async fn begin(journal: &Journal, name: &str) {
+    let append = Append::to(name).opening(LogOpening::thread());
+    journal.commit(Batch::of("us").append(append)).await.unwrap();
+}
+
+/// Adds one item; gives its number.
+async fn add(journal: &Journal, name: &str, content: Vec<u8>) -> Result<u64, StoreError> {
+    let append = Append::to(name).record(NewRecord::new("item", content));
+    Ok(journal.commit(Batch::of("us").append(append)).await?.written[0].last)
+}
+
+async fn read(journal: &Journal, name: &str) -> Result<Vec<Record>, StoreError> {
+    journal.read(&Tenant::from("us"), &LogId::from(name), 0, u32::MAX).await
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+/// What item `number` says.
+fn content(number: u64) -> Vec<u8> {
+    format!("item {number} ").into_bytes().repeat(300)
+}
+
+/// The acknowledged items are there, in order, and nothing else.
+async fn assert_kept(journal: &Journal, acknowledged: u64) {
+    let records = read(journal, "thread").await.unwrap();
+    assert_eq!(records.len() as u64, acknowledged);
+    for (number, record) in (1..).zip(records) {
+        assert_eq!((record.seq, record.content), (number, Content::Here(content(number).into())));
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_recovers() {
+    on_small_disk("a_full_disk_loses_nothing_and_recovers", 4096, |disk| {
+        block_on(async {
+            let ballast = disk.join("ballast");
+            std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+            let journal = new_store(&disk.join("store.db")).await;
+            begin(&journal, "thread").await;
+            let (mut acknowledged, mut before) = (0, 0);
+            for round in 0..2 {
+                let problem = loop {
+                    match add(&journal, "thread", content(acknowledged + 1)).await {
+                        Ok(number) => {
+                            acknowledged += 1;
+                            assert_eq!(number, acknowledged);
+                        }
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(
+                    problem.to_string(),
+                    "the store is full: free some space; nothing was lost, and it goes on without a restart"
+                );
+                figure(
+                    &format!("items acknowledged when the disk is full, round {round}"),
+                    acknowledged,
+                );
+                assert!(acknowledged > before + 20, "{acknowledged} after {before}");
+                before = acknowledged;
+                // While it is full everything can be read; and many who write at once are all told.
+                assert_kept(&journal, acknowledged).await;
+                let mut writers = tokio::task::JoinSet::new();
+                for _ in 0..8 {
+                    let journal = journal.clone();
+                    writers.spawn(async move { add(&journal, "thread", vec![7; 3 << 20]).await });
+                }
+                for outcome in writers.join_all().await {
+                    assert!(matches!(outcome, Err(StoreError::Full)), "{outcome:?}");
+                }
+                assert_kept(&journal, acknowledged).await;
+                if round == 0 {
+                    std::fs::remove_file(&ballast).unwrap();
+                }
+            }
+            assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+            // It may be too full to sign at the end, and says so then.
+            drop(journal.close().await);
+            let other = disk.parent().unwrap().join("elsewhere.db");
+            drop(std::fs::remove_file(&other));
+            std::fs::copy(disk.join("store.db"), &other).unwrap();
+            if disk.join("store.db-wal").exists() {
+                let wal = other.with_file_name("elsewhere.db-wal");
+                std::fs::copy(disk.join("store.db-wal"), wal).unwrap();
+            }
+            let journal = new_store(&other).await;
+            assert_kept(&journal, acknowledged).await;
+            assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+            journal.close().await.unwrap();
+            for name in ["elsewhere.db", "elsewhere.db-wal", "elsewhere.db-shm"] {
+                drop(std::fs::remove_file(other.with_file_name(name)));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_read_only_disk_says_so() {
+    on_small_disk("a_read_only_disk_says_so", 8192, |disk| {
+        block_on(async {
+            let (path, new) = (disk.join("store.db"), disk.join("new.db"));
+            let journal = new_store(&path).await;
+            begin(&journal, "thread").await;
+            journal.close().await.unwrap();
+            drop(journal);
+            // The writer's and the readers' files are closed by now, or soon.
+            let remount = || {
+                let mut mount = std::process::Command::new("mount");
+                mount.args(["-o", "remount,ro"]).arg(disk).status().unwrap().success()
+            };
+            while !remount() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            for path in [path, new] {
+                assert_eq!(
+                    refusal(&path, &Options::default()).await,
+                    format!(
+                        "{} is read-only: change its permissions, or choose another store",
+                        path.display()
+                    )
+                );
+            }
+        });
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_says_so_and_goes_on() {
+    let path = file("locked");
+    let journal = store(&path, &impatient()).await.unwrap();
+    begin(&journal, "thread").await;
+    add(&journal, "thread", content(1)).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let sentence =
+        format!("{} is locked by another program: close it there, or try again", path.display());
+    assert_eq!(add(&journal, "thread", content(2)).await.unwrap_err().to_string(), sentence);
+    let time = Duration::from_secs(1);
+    let lease = journal.lease(&"us".into(), &"thread".into(), "we", time).await;
+    assert_eq!(lease.unwrap_err().to_string(), sentence);
+    assert_eq!(refusal(&path, &impatient()).await, sentence);
+    // Reading waits for nobody.
+    assert_kept(&journal, 1).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(add(&journal, "thread", content(2)).await.unwrap(), 2);
+    assert_kept(&journal, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_or_missing_key_says_so_and_changes_nothing() {
+    let path = file("keys");
+    let journal = store(&path, &with_key("a")).await.unwrap();
+    begin(&journal, "thread").await;
+    add(&journal, "thread", content(1)).await.unwrap();
+    journal.close().await.unwrap();
+    let wrong = "the master key does not open this store: give the key that it was written with";
+    let missing = "this store was written with a master key: give it by file or environment";
+    for _ in 0..2 {
+        assert_eq!(refusal(&path, &with_key("b")).await, wrong);
+        assert_eq!(refusal(&path, &Options::default()).await, missing);
+    }
+    let journal = store(&path, &with_key("a")).await.unwrap();
+    assert_kept(&journal, 1).await;
+    let short = MasterKey::parse("abc").map(|_| ()).unwrap_err().to_string();
+    assert_eq!(
+        short,
+        "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_schema_says_so() {
+    let path = file("newer");
+    new_store(&path).await.close().await.unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
+    assert_eq!(
+        refusal(&path, &Options::default()).await,
+        "the store has schema 7, and this program knows 1 at most: use a newer version"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_store_is_left_as_it_is() {
+    let path = file("strange");
+    let text =
+        b"This is a letter, and it is long enough to be taken for a page of something. ".repeat(99);
+    std::fs::write(&path, &text).unwrap();
+    let sentence =
+        format!("{} is not a database: choose another file for the store", path.display());
+    assert_eq!(refusal(&path, &Options::default()).await, sentence);
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+    std::fs::remove_file(&path).unwrap();
+
+    // Another program's, whatever its version is.
+    let sentence = format!(
+        "{} is a database of another program: choose another file for the store",
+        path.display()
+    );
+    for version in [0, 1, 2] {
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE IF NOT EXISTS notes (text)").unwrap();
+        other.pragma_update(None, "user_version", version).unwrap();
+        drop(other);
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(refusal(&path, &Options::default()).await, sentence);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_folder_is_made_or_missed() {
+    let path = file("folders").with_file_name("new").join("newer").join("store.db");
+    let looking = Options { create: false, ..Options::default() };
+    assert_eq!(refusal(&path, &looking).await, format!("there is no store {}", path.display()));
+    new_store(&path).await.close().await.unwrap();
+    store(&path, &looking).await.unwrap().close().await.unwrap();
+    // A file is no folder.
+    let path = path.join("store.db");
+    assert_eq!(
+        refusal(&path, &Options::default()).await,
+        format!("{} cannot be reached: Not a directory (os error 20)", path.display())
+    );
+    let outcome = open("sqlite://", &Options::default()).await.map(|_| ());
+    assert_eq!(
+        outcome.unwrap_err().to_string(),
+        "the store has no file name: write sqlite://file.db"
+    );
+    let outcome = open("mysql://host/name", &Options::default()).await.map(|_| ());
+    assert_eq!(
+        outcome.unwrap_err().to_string(),
+        "\"mysql\" is not a kind of store: write sqlite://file.db or postgres://user@host/database"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_page_takes_only_what_was_on_it() {
+    const THREADS: u32 = 40;
+    let path = file("damaged");
+    let journal = new_store(&path).await;
+    for thread in 0..THREADS {
+        let name = format!("thread {thread}");
+        begin(&journal, &name).await;
+        for number in 0..10 {
+            add(&journal, &name, content(number)).await.unwrap();
+        }
+    }
+    journal.close().await.unwrap();
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    let size = usize::from(u16::from_be_bytes([whole[16], whole[17]]));
+    let pages = whole.len() / size;
+    let mut damaged = false;
+    for page in pages / 2..pages {
+        let copy = path.with_file_name(format!("page {page}.db"));
+        let mut bytes = whole.clone();
+        bytes[page * size..(page + 1) * size].fill(0xff);
+        std::fs::write(&copy, &bytes).unwrap();
+        let Ok(journal) = store(&copy, &Options::default()).await else { continue };
+        let sentence = format!(
+            "the store is damaged: a page of {} cannot be read: open a backup, or export what can be read",
+            copy.display()
+        );
+        let (mut intact, mut lost) = (0, 0);
+        for thread in 0..THREADS {
+            match read(&journal, &format!("thread {thread}")).await {
+                Ok(records) if records.len() == 10 => intact += 1,
+                Err(error) if error.to_string() == sentence => lost += 1,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if lost > 0 && intact > 0 {
+            figure("threads read beside a damaged page", format!("{intact} of {THREADS}"));
+            let proof = journal.verify(None, &|_| {}).await.unwrap();
+            assert!(proof.broken.is_some());
+            damaged = true;
+            break;
+        }
+    }
+    assert!(damaged, "no page of {pages} was one of a few threads only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_never_told() {
+    for url in ["postgres://user:secret@127.0.0.1:1/name", "postgresql://user:secret@127.0.0.1:1/n"]
+    {
+        let problem = open(url, &impatient()).await.map(|_| ()).unwrap_err();
+        let told = format!("{problem} {problem:?}");
+        assert!(!told.contains("secret"), "{told}");
+        assert!(told.contains("user@127.0.0.1:1"), "{told}");
+    }
+}
