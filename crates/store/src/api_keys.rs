@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use throughline_core::{Name, StoreError, Tenant};
 
 use crate::backend::ApiKeyRow;
-use crate::chain::check_name;
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::hex;
+use crate::refusal::check_name;
 
 /// What begins every key.
 const PREFIX: &str = "tl_";

@@ -6,7 +6,7 @@
 //! transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Batch, Digest, ForkPoint, LogId, LogKind, Name, StoreError, Tenant};
+use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant};
 
 /// The hash that ends a chain so far.
 pub(crate) type Link = Digest;
@@ -76,34 +76,4 @@ pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();
     [kind.as_str(), of, parent, &at].join("\n")
-}
-
-/// A name must be able to stand in a header: it has no line breaks or other control characters, and is not too long.
-pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
-    if !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control) {
-        return Ok(());
-    }
-    Err(StoreError::invalid(format!(
-        "{:?} cannot be a name: it must have 1 to 200 bytes and no control characters",
-        name.chars().take(40).collect::<String>()
-    )))
-}
-
-/// Everything in the batch that is kept as a name must be one.
-pub(crate) fn check_names(batch: &Batch) -> Result<(), StoreError> {
-    check_name(&batch.tenant.0)?;
-    for append in &batch.appends {
-        check_name(&append.log.0)?;
-        append.status.iter().try_for_each(|status| check_name(status))?;
-        append.records.iter().try_for_each(|record| check_name(&record.kind))?;
-    }
-    for asked in &batch.asks {
-        check_name(&asked.id)?;
-        check_name(&asked.kind)?;
-    }
-    for node in &batch.vault {
-        check_name(&node.id.0)?;
-        node.parent.iter().try_for_each(|parent| check_name(&parent.0))?;
-    }
-    Ok(())
 }

@@ -15,12 +15,12 @@ use crate::backend::{
     Backend, Erase, Erased, Guard, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode,
     SealedRecord, Span,
 };
-use crate::chain::{check_name, check_names};
 use crate::cipher;
 use crate::keys::Keys;
 use crate::manifest::{Signer, hex};
 use crate::options::Options;
 use crate::postgres::Postgres;
+use crate::refusal;
 use crate::sqlite::Sqlite;
 
 /// Contents from this size on are kept once per tenant, however often they are written.
@@ -313,7 +313,7 @@ impl Store for Journal {
         time: Duration,
     ) -> Boxed<'a, Lease> {
         Box::pin(async move {
-            [&*tenant.0, &*log.0, owner].into_iter().try_for_each(check_name)?;
+            [&*tenant.0, &*log.0, owner].into_iter().try_for_each(refusal::check_name)?;
             self.backend.lease(tenant, log, owner, time).await
         })
     }
@@ -353,7 +353,7 @@ impl Store for Journal {
 }
 
 pub(crate) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {
-    check_names(&batch)?;
+    refusal::check(&batch)?;
     let Batch { tenant, once, appends, vault, asks, takes } = batch;
     let appends = appends.into_iter().map(|append| seal_append(keys, &tenant, append));
     let appends = appends.collect::<Result<_, _>>()?;

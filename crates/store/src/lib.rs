@@ -18,6 +18,7 @@ mod listing;
 mod manifest;
 mod options;
 mod postgres;
+mod refusal;
 mod rotation;
 mod sqlite;
 mod verify;

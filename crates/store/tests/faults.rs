@@ -132,19 +132,19 @@ fn a_full_disk_loses_nothing_and_recovers() {
             assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
             // It may be too full to sign at the end, and says so then.
             drop(journal.close().await);
-            let other = disk.parent().unwrap().join("elsewhere.db");
+            let other = disk.with_extension("db");
             drop(std::fs::remove_file(&other));
             std::fs::copy(disk.join("store.db"), &other).unwrap();
             if disk.join("store.db-wal").exists() {
-                let wal = other.with_file_name("elsewhere.db-wal");
+                let wal = disk.with_extension("db-wal");
                 std::fs::copy(disk.join("store.db-wal"), wal).unwrap();
             }
             let journal = new_store(&other).await;
             assert_kept(&journal, acknowledged).await;
             assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
             journal.close().await.unwrap();
-            for name in ["elsewhere.db", "elsewhere.db-wal", "elsewhere.db-shm"] {
-                drop(std::fs::remove_file(other.with_file_name(name)));
+            for extension in ["db", "db-wal", "db-shm"] {
+                drop(std::fs::remove_file(disk.with_extension(extension)));
             }
         });
     });
@@ -342,6 +342,6 @@ async fn a_password_is_never_told() {
         let problem = open(url, &impatient()).await.map(|_| ()).unwrap_err();
         let told = format!("{problem} {problem:?}");
         assert!(!told.contains("secret"), "{told}");
-        assert!(told.contains("user@127.0.0.1:1"), "{told}");
+        assert!(told.contains("127.0.0.1:1"), "{told}");
     }
 }

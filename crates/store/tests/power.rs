@@ -92,7 +92,7 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
 }
 
 /// A little of everything that writes: openings, batches one by one and together, large contents, forgetting, a backup,
-/// closing; and enough of it that SQLite takes its log into the file by itself.
+/// closing; and taking the log into the file while others write, as SQLite does by itself when the log is long.
 async fn work(folder: &Path, notes: &Notes<'_>) {
     let mut journal = opened(folder).await;
     for (log, opening) in [
@@ -104,6 +104,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
         let append = Append::to(log).opening(opening);
         journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
     }
+    let (mut checkpoint, mut checkpoints) = (None, 0);
     for round in 0..12_u32 {
         for step in 0..6 {
             let (one, other, third) = tokio::join!(
@@ -114,6 +115,12 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
             notes.note(one);
             notes.note([other]);
             notes.note([third]);
+            if step == 2 {
+                checkpoint = Some(tokio::task::spawn_blocking(take_in(folder)));
+            }
+        }
+        if let Some(taken_in) = checkpoint.take() {
+            checkpoints += usize::from(taken_in.await.unwrap() > 0);
         }
         match round {
             3 => forget_item(&journal, folder, notes, "2-1").await,
@@ -128,6 +135,16 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
         }
     }
     journal.close().await.unwrap();
+    assert!(checkpoints > 5, "the log was taken in {checkpoints} times");
+}
+
+/// Takes what is in the log into the file, as far as nobody reads it; gives the number of pages.
+fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
+    let file = folder.join("store.db");
+    move || {
+        let db = rusqlite::Connection::open(file).unwrap();
+        db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(2)).unwrap()
+    }
 }
 
 /// A record in each of two logs, in one batch.

@@ -1,15 +1,16 @@
 //! One group of batches: what is sent, and what the answers mean. The decisions are made in the database; see
 //! `functions_1.sql`.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, Written};
 use tokio_postgres::types::ToSql;
 
 use crate::backend::{Guard, SealedBatch};
-use crate::chain::{self, Head};
+use crate::chain::Head;
 use crate::manifest;
 use crate::postgres::read::{damaged, kind_number, signed};
+use crate::refusal;
 
 /// How many names are locked one by one. Whoever needs more takes the whole store for a moment: a server with its default
 /// settings has room for about 6,400 locks of everybody.
@@ -84,71 +85,6 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     hash.update(b"throughline lock").update(&[kind]).update(&tenant.to_be_bytes()).update(name);
     let hash = hash.finalize();
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
-}
-
-/// Whether the batch makes sense by itself. One that the database could not even read must not fail its whole group.
-pub(super) fn check(batch: &SealedBatch) -> Result<(), StoreError> {
-    let mut names: Vec<&Name> = vec![&batch.tenant.0];
-    let mut logs = HashSet::new();
-    for append in &batch.appends {
-        if !logs.insert(&append.log) {
-            return Err(StoreError::invalid(format!("{} stands twice in one batch", append.log)));
-        }
-        if append.rewind_to.is_some() && append.records.is_empty() {
-            return Err(StoreError::invalid(format!("the rewind of {} has no record", append.log)));
-        }
-        names.push(&append.log.0);
-        names.extend(&append.status);
-        names.extend(append.records.iter().map(|record| &record.kind));
-        if let Some(opening) = &append.opening {
-            names.extend(
-                opening
-                    .of
-                    .iter()
-                    .chain(opening.fork.iter().map(|fork| &fork.log))
-                    .map(|log| &log.0),
-            );
-        }
-    }
-    let mut asked = HashSet::new();
-    for ask in &batch.asks {
-        names.extend([&ask.id, &ask.kind]);
-        if !asked.insert(&ask.id) {
-            return Err(StoreError::invalid(format!("{} is asked twice in one batch", ask.id)));
-        }
-        if !logs.contains(&ask.log) {
-            let (id, log) = (&ask.id, &ask.log);
-            return Err(StoreError::invalid(format!(
-                "{id} waits in {log}, which this batch does not add to"
-            )));
-        }
-    }
-    let mut turns = HashSet::new();
-    for node in &batch.vault {
-        names.push(&node.id.0);
-        names.extend(node.parent.iter().map(|parent| &parent.0));
-        if !turns.insert(&node.id) {
-            return Err(StoreError::invalid(format!(
-                "the turn {} stands twice in one batch",
-                node.id
-            )));
-        }
-        if !logs.contains(&node.log) {
-            let (id, log) = (&node.id, &node.log);
-            return Err(StoreError::invalid(format!(
-                "the turn {id} lies in {log}, which this batch does not add to"
-            )));
-        }
-    }
-    let mut taken = HashSet::new();
-    for id in &batch.takes {
-        names.push(id);
-        if !taken.insert(id) {
-            return Err(StoreError::Taken { id: id.clone(), status: PendingStatus::Taken });
-        }
-    }
-    names.extend(batch.erases.iter().map(|erase| &erase.log.0));
-    names.into_iter().try_for_each(|name| chain::check_name(name))
 }
 
 /// The parts of all batches of a group, in columns; see `throughline_commit`.
@@ -375,41 +311,31 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
     let mut number = || words.next()?.parse::<u64>().ok();
     let append = batch.appends.get(place);
     let log = append.map(|append| append.log.clone());
-    let missing = |what, name: &Name| StoreError::NotFound { what, name: name.clone() };
     Some(match word {
         "mixed" => StoreError::MixedOnce { name: batch.once.get(place)?.1.clone() },
         "conflict" => StoreError::Conflict { log: log?, expected: number()?, found: number()? },
-        "nolog" => missing("log", &log?.0),
-        "nofork" => missing("log", &append?.opening.as_ref()?.fork.as_ref()?.log.0),
-        "noof" => missing("log", &append?.opening.as_ref()?.of.as_ref()?.0),
+        "nolog" => refusal::no_log(&log?),
+        "nofork" => refusal::no_thread(&append?.opening.as_ref()?.fork.as_ref()?.log),
+        "noof" => refusal::no_thread(append?.opening.as_ref()?.of.as_ref()?),
         "beyond" => {
             let fork = append?.opening.as_ref()?.fork.as_ref()?;
-            let (parent, at, last) = (&fork.log, fork.at, number()?);
-            StoreError::invalid(format!("{parent} cannot be forked at {at}: it ends at {last}"))
+            refusal::fork_beyond(&fork.log, number()?)
         }
         "fenced" => StoreError::Fenced { log: log? },
         "held" => {
             let left_ms = number()?;
             StoreError::Held { log: log?, owner: Name::from(words.next()?), left_ms }
         }
-        "gone" => StoreError::invalid(format!("{} was forgotten", log?)),
-        "nopending" => missing("pending entry", batch.takes.get(place)?),
+        "gone" => refusal::gone(&log?),
+        "nopending" => refusal::not_pending(batch.takes.get(place)?),
         "taken" => {
             let status = if number()? == 1 { PendingStatus::Taken } else { PendingStatus::Expired };
             StoreError::Taken { id: batch.takes.get(place)?.clone(), status }
         }
-        "asked" => StoreError::invalid(format!(
-            "{} was asked before: choose another id",
-            batch.asks.get(place)?.id
-        )),
-        "rewind" => {
-            let (to, last) = (append?.rewind_to?, number()?);
-            StoreError::invalid(format!("{} cannot be rewound to {to}: it ends at {last}", log?))
-        }
-        "turn" => {
-            StoreError::invalid(format!("the turn {} is there already", batch.vault.get(place)?.id))
-        }
-        "noerase" => missing("log", &batch.erases.get(place)?.log.0),
+        "asked" => refusal::asked_before(&batch.asks.get(place)?.id),
+        "rewind" => refusal::rewind_beyond(&log?, number()?),
+        "turn" => refusal::captured_before(&batch.vault.get(place)?.id),
+        "noerase" => refusal::no_log(&batch.erases.get(place)?.log),
         _ => return None,
     })
 }

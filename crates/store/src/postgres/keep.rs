@@ -10,7 +10,6 @@ use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 use tokio_postgres::error::SqlState;
 
 use crate::backend::{ApiKeyRow, Salt, SaltRow, Stats};
-use crate::chain;
 use crate::postgres::Shared;
 use crate::postgres::commit::{self, Lock};
 use crate::postgres::read::{bytes, damaged, digest, field, number, text, time as time_of};
@@ -22,7 +21,6 @@ pub(super) async fn lease(
     owner: &str,
     time: Duration,
 ) -> Result<Lease, StoreError> {
-    [&tenant.0, &log.0, owner].into_iter().try_for_each(chain::check_name)?;
     let id = shared.tenant_made(tenant).await?;
     let lock = commit::lock(Lock::Log, id, log.0.as_bytes());
     let sql = "SELECT o_fence, o_until, o_held FROM throughline_lease($1, $2, $3, $4, $5)";
@@ -144,8 +142,8 @@ pub(super) async fn revoke_key(
     id: &str,
 ) -> Result<bool, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(false) };
-    let sql = "UPDATE api_keys SET revoked = coalesce(revoked, throughline_now()) \
-               WHERE tenant = $1 AND id = $2 RETURNING id";
+    let sql = "UPDATE api_keys SET revoked = throughline_now() \
+               WHERE tenant = $1 AND id = $2 AND revoked IS NULL RETURNING id";
     Ok(!shared.server.query(sql, &[&tenant, &id]).await?.is_empty())
 }
 

@@ -31,8 +31,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::backend::{
-    ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedBatch, SealedKey, Span,
-    Stats,
+    ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedAppend, SealedBatch,
+    SealedKey, Span, Stats,
 };
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
@@ -87,16 +87,25 @@ impl Postgres {
         Ok(Self { shared, queue, closed: AtomicBool::new(false), listener })
     }
 
-    async fn commit(&self, batch: SealedBatch) -> Result<Receipt, StoreError> {
+    async fn commit(&self, mut batch: SealedBatch) -> Result<Receipt, StoreError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(StoreError::Closed);
         }
-        commit::check(&batch)?;
+        let order: Vec<LogId> = batch.appends.iter().map(|append| append.log.clone()).collect();
+        // A run's thread may be opened by the same batch, in whichever order they stand; the database opens them one by one.
+        let opens_run = |append: &SealedAppend| {
+            append.opening.as_ref().is_some_and(|opening| opening.of.is_some())
+        };
+        batch.appends.sort_by_key(opens_run);
         let tenant = self.shared.tenant_made(&batch.tenant).await?;
         let (answer, answered) = oneshot::channel();
         let job = Job::Commit(Prepared::new(batch, tenant), answer);
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
-        answered.await.map_err(|_| StoreError::Closed)?
+        let mut receipt = answered.await.map_err(|_| StoreError::Closed)??;
+        if !receipt.repeated {
+            receipt.written.sort_by_key(|written| order.iter().position(|log| *log == written.log));
+        }
+        Ok(receipt)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

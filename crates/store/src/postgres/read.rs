@@ -109,14 +109,13 @@ pub(super) async fn place_of_event(
     log: &LogId,
     event: u64,
 ) -> Result<u64, StoreError> {
-    let missing = || StoreError::NotFound { what: "log", name: log.0.clone() };
-    let tenant = shared.tenant(tenant).await?.ok_or_else(missing)?;
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(0) };
     // Events are numbered in the order of the records, so the first that is too high ends it.
     let sql = "SELECT coalesce((SELECT r.seq - 1 FROM records r WHERE r.tenant = $1 AND r.log = l.id \
                AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
                FROM logs l WHERE l.tenant = $1 AND l.name = $2";
     let row = shared.server.query_opt(sql, &[&tenant, &&*log.0, &signed(event)]).await?;
-    number(&row.ok_or_else(missing)?, 0)
+    row.map_or(Ok(0), |row| number(&row, 0))
 }
 
 pub(super) async fn checkpoint(
@@ -306,7 +305,7 @@ pub(super) async fn manifests(
 /// Whoever has a log or an API key. A tenant whose first batch was refused has a number and nothing else.
 pub(super) async fn tenants(shared: &Shared) -> Result<Vec<Tenant>, StoreError> {
     let sql = "SELECT name FROM tenants t WHERE EXISTS (SELECT FROM logs WHERE tenant = t.id) \
-               OR EXISTS (SELECT FROM api_keys WHERE tenant = t.id) ORDER BY id";
+               OR EXISTS (SELECT FROM api_keys WHERE tenant = t.id) ORDER BY name";
     let rows = shared.server.query(sql, &[]).await?;
     rows.iter().map(|row| text(row, 0).map(Tenant)).collect()
 }

@@ -5,9 +5,10 @@ use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
 use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
 use crate::chain::Header;
+use crate::refusal;
 use crate::sqlite::chains::Chains;
 use crate::sqlite::erase::destroy;
-use crate::sqlite::plan::{Plan, check_open, check_unique, plan, position_of, repeated};
+use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
 
 /// The row that no tenant has.
 const NOBODY: i64 = -1;
@@ -40,7 +41,6 @@ impl Chains {
         batch: &SealedBatch,
         now: i64,
     ) -> Result<Receipt, Stop> {
-        check_unique(batch)?;
         let known = self.tenant(db, &batch.tenant)?;
         // Nothing is found of a tenant that has nothing yet.
         let tenant = known.unwrap_or(NOBODY);
@@ -57,17 +57,14 @@ impl Chains {
         for asked in &batch.asks {
             let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
             if db.prepare_cached(taken)?.exists(params![tenant, asked.id])? {
-                let problem =
-                    format!("{} is the id of another question: choose a new one", asked.id);
-                return Err(StoreError::invalid(problem).into());
+                return Err(refusal::asked_before(&asked.id).into());
             }
             position_of(batch, &asked.log)?;
         }
         for node in &batch.vault {
             let taken = "SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2";
             if db.prepare_cached(taken)?.exists(params![tenant, node.id.0])? {
-                let problem = format!("{} is the name of another turn: choose a new one", node.id);
-                return Err(StoreError::invalid(problem).into());
+                return Err(refusal::captured_before(&node.id).into());
             }
             position_of(batch, &node.log)?;
         }

@@ -293,8 +293,7 @@ pub(super) async fn backup(
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
     if to.exists() {
-        let problem = format!("{} exists: choose another name for the backup", to.display());
-        return Err(StoreError::invalid(problem));
+        return Err(crate::refusal::backup_exists(&to));
     }
     let from = readers.path().to_owned();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();

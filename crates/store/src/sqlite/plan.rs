@@ -5,6 +5,7 @@ use throughline_core::{ForkPoint, LogId, Name, PendingStatus, Receipt, StoreErro
 
 use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::nature;
+use crate::refusal;
 use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
 
 /// A log, as it is before and then after the batch.
@@ -19,27 +20,6 @@ pub(super) struct Plan {
     pub(super) rewinds: String,
     /// What the log is, as its records prove it.
     pub(super) nature: String,
-}
-
-/// What a batch names must be named once, and must be new where it is to be.
-pub(super) fn check_unique(batch: &SealedBatch) -> Result<(), StoreError> {
-    fn twice<T: Ord>(names: impl Iterator<Item = T>) -> bool {
-        let mut names: Vec<T> = names.collect();
-        names.sort();
-        names.windows(2).any(|pair| pair.first() == pair.last())
-    }
-    let problem = if twice(batch.appends.iter().map(|append| &append.log)) {
-        "a batch names each log once"
-    } else if twice(batch.once.iter().map(|(hash, _)| hash)) {
-        "a batch has each of its names once"
-    } else if twice(batch.asks.iter().map(|asked| &asked.id)) {
-        "a batch asks each question once"
-    } else if twice(batch.vault.iter().map(|node| &node.id)) {
-        "a batch captures each turn once"
-    } else {
-        return Ok(());
-    };
-    Err(StoreError::invalid(problem))
 }
 
 /// The receipt of the batch that was written under the same names.
@@ -76,11 +56,10 @@ pub(super) fn plan(
     check_guard(db, tenant, append, now)?;
     let mut plan = match (&append.opening, find_log(db, tenant, &append.log)?) {
         (None, None) => {
-            return Err(StoreError::NotFound { what: "log", name: append.log.0.clone() }.into());
+            return Err(refusal::no_log(&append.log).into());
         }
         (None, Some((_, Some(_)))) if append.guard != Guard::Operator => {
-            let problem = format!("{} was forgotten, and takes nothing more", append.log);
-            return Err(StoreError::invalid(problem).into());
+            return Err(refusal::gone(&append.log).into());
         }
         (None, Some((plan, _))) => plan,
         (Some(_), Some((plan, _))) => {
@@ -92,8 +71,7 @@ pub(super) fn plan(
             if let Some(of) = &opening.of {
                 let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
                 if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
-                    let name = of.0.clone();
-                    return Err(StoreError::NotFound { what: "thread", name }.into());
+                    return Err(refusal::no_thread(of).into());
                 }
             }
             match &opening.fork {
@@ -108,13 +86,10 @@ pub(super) fn plan(
                 },
                 Some(fork) => match find_log(db, tenant, &fork.log)? {
                     None => {
-                        let name = fork.log.0.clone();
-                        return Err(StoreError::NotFound { what: "thread", name }.into());
+                        return Err(refusal::no_thread(&fork.log).into());
                     }
                     Some((parent, _)) if fork.at > parent.last => {
-                        let (log, last) = (&fork.log, parent.last);
-                        let problem = format!("{log} ends at {last}: fork it there or before");
-                        return Err(StoreError::invalid(problem).into());
+                        return Err(refusal::fork_beyond(&fork.log, parent.last).into());
                     }
                     Some((parent, _)) => Plan {
                         id: 0,
@@ -184,10 +159,7 @@ fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
 
 fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
     match append.rewind_to {
-        Some(to) if to > last => {
-            let problem = format!("{} ends at {last}: rewind it to there or before", append.log);
-            Err(StoreError::invalid(problem))
-        }
+        Some(to) if to > last => Err(refusal::rewind_beyond(&append.log, last)),
         Some(_) | None => Ok(()),
     }
 }
@@ -224,7 +196,7 @@ pub(super) fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> R
     });
     let status = match found.optional()? {
         None => {
-            return Err(StoreError::NotFound { what: "pending entry", name: id.clone() }.into());
+            return Err(refusal::not_pending(id).into());
         }
         Some((Some(_), _)) => PendingStatus::Taken,
         Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,

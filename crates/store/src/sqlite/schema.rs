@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::{Name, StoreError};
@@ -40,11 +40,8 @@ pub(crate) fn open(
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
     let mut db = plain(path, Access::Write).map_err(|error| cannot_open(error, path))?;
-    if db.is_readonly("main").map_err(|error| failure(error, path))? {
-        return Err(StoreError::ReadOnly(shown));
-    }
     check_owner(&db, path)?;
-    write_ahead(&db).map_err(|error| failure(error, path))?;
+    patiently(patience, || write_ahead(&db)).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
 }
@@ -52,8 +49,7 @@ pub(crate) fn open(
 /// Makes the tables in a new file, for a backup of another database.
 pub(crate) fn create_for_backup(path: &Path) -> Result<Connection, StoreError> {
     if path.exists() {
-        let problem = format!("{} exists: choose another name for the backup", path.display());
-        return Err(StoreError::invalid(problem));
+        return Err(crate::refusal::backup_exists(path));
     }
     open(path, true, Duration::from_secs(30))
 }
@@ -83,6 +79,11 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
     let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // SQLite opens what it cannot write to, and fails later with something else.
+    if access == Access::Write && db.is_readonly("main")? {
+        let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(read_only, None));
+    }
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
     db.pragma_update(None, "cache_size", -16_000)?;
@@ -123,6 +124,30 @@ fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
             _ => StoreError::Unreachable(shown(path), problem.to_string().into()),
         },
     }
+}
+
+/// Whoever changes the mode of the file while another does is refused at once: SQLite does not wait there.
+fn patiently(
+    patience: Duration,
+    mut work: impl FnMut() -> Result<(), rusqlite::Error>,
+) -> Result<(), rusqlite::Error> {
+    let began = instant();
+    loop {
+        match work() {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && instant().saturating_duration_since(began) < patience =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long something waits is no time of day")]
+pub(super) fn instant() -> Instant {
+    Instant::now()
 }
 
 /// A file that is not ours is left as it is.

@@ -15,7 +15,7 @@ use crate::manifest::{Series, Signer};
 use crate::options::{Durability, Options};
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::Stop;
-use crate::sqlite::schema::{failure, wait_for};
+use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::wait::Waiters;
 
 /// How many batches one transaction takes at most, so that the first need not wait for too many others.
@@ -364,11 +364,6 @@ impl Writer {
         }
         self.db.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long something waits is no time of day")]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 /// The database's time, in milliseconds.

@@ -23,7 +23,8 @@ pub(crate) async fn an_intact_store_is_proven<H: Harness>() {
     let proof = proven(&journal).await;
     // Each opening writes its own segment of each tenant's chain.
     assert_eq!((proof.records, proof.gone, proof.segments), (4, 0, 3));
-    assert!(proof.manifests >= 2, "{}", proof.manifests);
+    // What was written last may wait a second for its signature.
+    assert!(proof.manifests >= 1, "{}", proof.manifests);
     let shares = std::sync::Mutex::new(Vec::new());
     journal.verify(None, &|share| shares.lock().unwrap().push(share)).await.unwrap();
     assert_eq!(shares.into_inner().unwrap().last(), Some(&1.0));

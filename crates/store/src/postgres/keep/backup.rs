@@ -52,7 +52,7 @@ pub(in crate::postgres) async fn backup(
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
     if to.exists() {
-        return Err(StoreError::invalid(format!("{} is there already", to.display())));
+        return Err(crate::refusal::backup_exists(&to));
     }
     // A copy that is not whole does not have its name.
     let mut unfinished = to.clone().into_os_string();

@@ -98,7 +98,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     node.backup(to.clone(), &progress).await.unwrap();
     let heard = heard.into_inner().unwrap();
     assert!(heard.is_sorted() && heard.last() == Some(&1.0));
-    assert!(said(node.backup(to.clone(), &|_| {}).await).contains("is there already"));
+    assert!(said(node.backup(to.clone(), &|_| {}).await).contains("choose another name"));
     let file = rusqlite::Connection::open(&to).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM records JOIN salts ON salts.record = records.id"), 201);
