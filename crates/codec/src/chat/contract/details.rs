@@ -195,17 +195,16 @@ fn foreign(view: &View<'_>, detail: &Detail<'_>, report: &mut Report<'_, '_>) {
     }
     let (model, format) = (view.case.target().model(), detail.format.as_str());
     let message = format!("this block has the format {format}, which {model} cannot read");
-    let severity = if view.vendor.is_some() { Severity::Refuse } else { Severity::Degrade };
+    // What xAI does with another's seal is nowhere said, and who seals nothing verifies nothing.
+    let is_checked =
+        matches!(view.vendor, Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi));
+    let severity = if is_checked { Severity::Refuse } else { Severity::Degrade };
     let mend = without(detail, "removes the block that another vendor's model sealed");
     let number = view.message_at(&detail.node.range()).unwrap_or_default();
     report.add(
         Finding::at(&FOREIGN_DETAILS, detail.node, message)
             .as_grave_as(severity)
-            .answered(if view.vendor.is_some() {
-                refusal(view, number, detail)
-            } else {
-                String::new()
-            })
+            .answered(if is_checked { refusal(view, number, detail) } else { String::new() })
             .mended(Some(mend)),
     );
 }
