@@ -8,6 +8,7 @@
 //! A rule is never stricter than its evidence. Verdicts rest on the rows of the catalog and on what was recorded, never on
 //! a model's name.
 
+mod carried;
 mod case;
 mod compare;
 mod exact;

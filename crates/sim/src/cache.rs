@@ -19,6 +19,8 @@ mod cache_tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Element {
     mark: Mark,
+    /// What it says, however it is written; nothing for a setting.
+    said: Option<Mark>,
     tokens: u64,
 }
 
@@ -26,12 +28,35 @@ impl Element {
     /// A tool, a block of the system prompt, a message.
     pub(crate) fn of(node: Node<'_>) -> Self {
         let written = digest::written(node);
-        Self { mark: Mark::of("throughline-sim cache", &written), tokens: tokens(written.len()) }
+        Self {
+            mark: Mark::of("throughline-sim cache", &written),
+            said: Some(Mark::of("throughline-sim cached meaning", digest::said(node))),
+            tokens: tokens(written.len()),
+        }
     }
 
     /// A setting that is rendered into the prompt where it stands: changing it costs everything behind it.
     pub(crate) fn of_setting(setting: &str) -> Self {
-        Self { mark: Mark::of("throughline-sim setting", setting), tokens: 0 }
+        Self { mark: Mark::of("throughline-sim setting", setting), said: None, tokens: 0 }
+    }
+}
+
+/// A beginning of a request without its settings: what it says, and how that was written.
+struct Asked {
+    said: Mark,
+    written: Mark,
+}
+
+impl Asked {
+    fn by(owner: Mark) -> Self {
+        Self { said: owner.and("said"), written: owner.and("written") }
+    }
+
+    fn add(&mut self, element: &Element) {
+        if let Some(said) = element.said {
+            self.said = self.said.and(said.bytes());
+            self.written = self.written.and(element.mark.bytes());
+        }
     }
 }
 
@@ -54,10 +79,12 @@ impl Cache {
     pub(crate) fn read_and_write(&self, owner: Mark, elements: &[Element]) -> Usage {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
-        let mut beginning = owner;
+        let (mut beginning, mut asked) = (owner, Asked::by(owner));
         let mut is_known = true;
         for element in elements {
             beginning = beginning.and(element.mark.bytes());
+            asked.add(element);
+            known.extend([asked.said, asked.written]);
             usage.input += element.tokens;
             is_known = !known.insert(beginning) && is_known;
             if is_known {
@@ -69,6 +96,24 @@ impl Cache {
         // The last few tokens are always new: nobody caches the very end.
         usage.written = usage.written.saturating_sub(FRESH);
         usage
+    }
+
+    /// How many tokens say what was said before, and are not read because they or others before them are written otherwise.
+    /// What says something else, or is said under another setting, is no loss of this kind.
+    pub(crate) fn missed(&self, owner: Mark, elements: &[Element]) -> u64 {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = Asked::by(owner);
+        let mut missed = 0;
+        for element in elements {
+            asked.add(element);
+            if !known.contains(&asked.said) {
+                break;
+            }
+            if !known.contains(&asked.written) {
+                missed += element.tokens;
+            }
+        }
+        missed
     }
 
     /// What the elements cost, without reading or writing anything.

@@ -24,3 +24,19 @@ fn a_beginning_is_read_up_to_the_first_difference() {
     assert_eq!(cache.read_and_write(owner, &swapped).cached, 0);
     assert_eq!(cache.read_and_write(Mark::of("owner", "two"), &one).cached, 0);
 }
+
+#[test]
+fn only_what_says_the_same_is_missed() {
+    let cache = Cache::default();
+    let owner = Mark::of("owner", "one");
+    let one = elements(&[r#"{"a":1,"b":"0123456789"}"#, r#"{"c":"0123456789"}"#]);
+    cache.read_and_write(owner, &one);
+    assert_eq!(cache.missed(owner, &one), 0);
+    let turned = elements(&[r#"{"b":"0123456789","a":1}"#, r#"{"c":"0123456789"}"#]);
+    assert_eq!(cache.missed(owner, &turned), Cache::count(&turned));
+    let other = elements(&[r#"{"a":2,"b":"0123456789"}"#, r#"{"c":"0123456789"}"#]);
+    assert_eq!(cache.missed(owner, &other), 0);
+    let set = [vec![Element::of_setting("another")], one].concat();
+    assert_eq!(cache.missed(owner, &set), 0);
+    assert_eq!(cache.missed(Mark::of("owner", "two"), &turned), 0);
+}

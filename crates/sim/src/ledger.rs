@@ -4,7 +4,7 @@
 //! never holds one.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -30,8 +30,7 @@ impl Ledger {
 
     /// Whether every seal that came back was taken as it was.
     pub fn is_content(&self) -> bool {
-        self.returned().all(|returned| returned.verdict == Verdict::Accepted)
-            && self.entries.iter().all(|entry| entry.status < 400 && entry.lost == 0)
+        self.entries.iter().all(Entry::is_content)
     }
 }
 
@@ -58,10 +57,26 @@ pub struct Entry {
     pub issued: Vec<Issued>,
     /// The seals that came with the request.
     pub returned: Vec<Returned>,
-    /// How many seals of the current turn's calls did not come back although the calls did.
+    /// How many seals did not come back although what they were issued with did: the calls of the current turn, and with
+    /// Gemini everything that it signed.
     pub lost: usize,
-    /// How many tokens of the request were read from the cache.
+    /// Whether thinking is asked for otherwise than when the calls of the open tool loop were made.
+    pub reconfigured: bool,
+    /// How many tokens the request had.
+    pub input: u64,
+    /// How many of them were read from the cache.
     pub cached: u64,
+    /// How many of them were not, although they say what was said before: their members stand in another order, or something
+    /// before them does.
+    pub missed: u64,
+}
+
+impl Entry {
+    /// Whether it was answered, and every seal of it was taken as it was.
+    pub fn is_content(&self) -> bool {
+        let is_taken = |returned: &Returned| returned.verdict == Verdict::Accepted;
+        self.status < 400 && self.lost == 0 && self.returned.iter().all(is_taken)
+    }
 }
 
 /// A seal that went out.
@@ -100,10 +115,47 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) entry: Entry,
+    /// Who answers.
+    pub(crate) giver: Giver,
     /// The readable thoughts of the answer, so that they are known when they come back as text.
     thoughts: Vec<Mark>,
-    /// The ids of the answer's calls.
-    calls: Vec<String>,
+    /// By what else the answer is known when it comes back.
+    landmarks: Vec<Mark>,
+}
+
+/// Who gave an answer to whom, and how it was asked to think.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Giver {
+    /// The model family.
+    pub(crate) family: String,
+    /// The account that it was given to.
+    pub(crate) account: Mark,
+    /// The configuration of its thinking, where one must last for a whole turn.
+    pub(crate) config: Option<Mark>,
+}
+
+/// By what an answer is known when it comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Landmark {
+    /// The id of a call.
+    Call(String),
+    /// What was said to that account; to whomever, where none is named.
+    Text(Option<Mark>, String),
+    /// What was thought.
+    Thought(String),
+    /// A seal.
+    Seal(String),
+}
+
+impl Landmark {
+    fn mark(&self) -> Option<Mark> {
+        match self {
+            Self::Call(id) => Some(Mark::of("throughline-sim call", id)),
+            Self::Text(account, text) => Some(account.unwrap_or_default().and(text)),
+            Self::Thought(text) => thought(text),
+            Self::Seal(seal) => Some(mark_of(&name_of(seal))),
+        }
+    }
 }
 
 impl Record {
@@ -124,13 +176,25 @@ impl Record {
 
     /// Notes a call of the answer by the id that the wire gave it.
     pub(crate) fn call(&mut self, id: &str) {
-        self.calls.push(id.to_owned());
+        self.landmarks.extend(Landmark::Call(id.to_owned()).mark());
+    }
+
+    /// Notes what the answer says.
+    pub(crate) fn say(&mut self, text: &str) {
+        for account in [None, Some(self.giver.account)] {
+            self.landmarks.extend(Landmark::Text(account, text.to_owned()).mark());
+        }
     }
 }
 
 /// The name of a seal.
 fn name_of(seal: &str) -> String {
     Mark::of("throughline-sim ledger", seal).hex(16)
+}
+
+/// What a seal of that name is known by.
+fn mark_of(name: &str) -> Mark {
+    Mark::of("throughline-sim named seal", name)
 }
 
 /// What is known of a thought's text. A short one says nothing, because anybody may have written it.
@@ -149,7 +213,26 @@ pub(crate) struct Book {
 struct Pages {
     ledger: Ledger,
     thoughts: HashSet<Mark>,
-    sealed_calls: HashMap<String, Vec<String>>,
+    /// The answers, by what they are known by. The same may have been said more than once.
+    answers: HashMap<Mark, Vec<Arc<Given>>>,
+}
+
+/// An answer that was given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// Who gave it.
+    pub(crate) giver: Giver,
+    /// The number of its request.
+    request: u64,
+    /// The names of its seals.
+    seals: Vec<String>,
+}
+
+impl Given {
+    /// Whether one of its seals came back.
+    fn is_back(&self, returned: &[Returned]) -> bool {
+        returned.iter().any(|back| self.seals.contains(&back.seal))
+    }
 }
 
 impl Book {
@@ -158,16 +241,24 @@ impl Book {
         self.pages().ledger.clone()
     }
 
+    /// What became of the last request.
+    pub(crate) fn last(&self) -> Option<Entry> {
+        self.pages().ledger.entries.last().cloned()
+    }
+
     /// Writes down one request.
     pub(crate) fn enter(&self, record: Record) {
         let mut pages = self.pages();
-        pages.thoughts.extend(record.thoughts);
-        let seals: Vec<String> = record.entry.issued.iter().map(|i| i.seal.clone()).collect();
-        if !seals.is_empty() {
-            for call in record.calls {
-                pages.sealed_calls.insert(call, seals.clone());
-            }
+        let seals = record.entry.issued.iter().map(|issued| issued.seal.clone()).collect();
+        let given = Given { giver: record.giver, request: record.entry.request, seals };
+        let given = Arc::new(given);
+        let seals = given.seals.iter().map(|name| mark_of(name));
+        let marks: HashSet<Mark> =
+            record.landmarks.iter().chain(&record.thoughts).copied().chain(seals).collect();
+        for mark in marks {
+            pages.answers.entry(mark).or_default().push(Arc::clone(&given));
         }
+        pages.thoughts.extend(record.thoughts);
         pages.ledger.entries.push(record.entry);
     }
 
@@ -176,20 +267,36 @@ impl Book {
         thought(text).is_some_and(|mark| self.pages().thoughts.contains(&mark))
     }
 
-    /// The names of the seals that were issued with a call.
-    pub(crate) fn sealed_with(&self, call: &str) -> Vec<String> {
-        self.pages().sealed_calls.get(call).cloned().unwrap_or_default()
+    /// The answers that are known by this.
+    pub(crate) fn answers(&self, landmark: &Landmark) -> Vec<Arc<Given>> {
+        let mark = landmark.mark();
+        mark.and_then(|mark| self.pages().answers.get(&mark).cloned()).unwrap_or_default()
     }
 
-    /// How many seals were issued with these calls and are not among those that came back.
-    pub(crate) fn lost<'c>(
+    /// Whether two things were both said here, and never in one answer.
+    pub(crate) fn are_apart(&self, one: &Landmark, other: &Landmark) -> bool {
+        let (one, other) = (self.answers(one), self.answers(other));
+        let is_one = |given: &Arc<Given>| other.iter().any(|other| other.request == given.request);
+        !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
+    }
+
+    /// How many seals were issued with what is known by these, and are not among those that came back. What would not be
+    /// read is not missed.
+    pub(crate) fn lost(
         &self,
-        calls: impl IntoIterator<Item = &'c str>,
+        landmarks: &[Landmark],
         returned: &[Returned],
+        is_read: impl Fn(&Giver) -> bool,
     ) -> usize {
-        let issued: HashSet<String> =
-            calls.into_iter().flat_map(|call| self.sealed_with(call)).collect();
-        issued.iter().filter(|seal| !returned.iter().any(|back| back.seal == **seal)).count()
+        // Of answers that say the same, whichever came back is the one.
+        let answers = landmarks.iter().filter_map(|landmark| {
+            let mut said = self.answers(landmark);
+            let back = said.iter().position(|given| given.is_back(returned));
+            back.map(|at| said.swap_remove(at)).or_else(|| said.pop())
+        });
+        let own: Vec<_> = answers.filter(|given| is_read(&given.giver)).collect();
+        let issued: HashSet<&String> = own.iter().flat_map(|given| &given.seals).collect();
+        issued.iter().filter(|seal| !returned.iter().any(|back| back.seal == ***seal)).count()
     }
 
     fn pages(&self) -> std::sync::MutexGuard<'_, Pages> {

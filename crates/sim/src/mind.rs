@@ -15,8 +15,7 @@ use crate::world::World;
 pub(crate) fn plan(asking: &Asking, turn: &Turn, world: &World) -> Result<Plan, Refusal> {
     let asks_for_all = asking.header("x-sim-parallel").is_some_and(|value| value.trim() == "true");
     let parallel = asks_for_all || world.options.parallel;
-    let owner = asking.account.and(asking.row.name.as_bytes()).and(asking.model.as_bytes());
-    let input = world.cache.read_and_write(owner, &turn.elements);
+    let input = world.cache.read_and_write(owner(asking), &turn.elements);
     if !turn.demoted
         && let Some(scripted) = world.playing.next(turn, input, asking.nonce)
     {
@@ -26,6 +25,11 @@ pub(crate) fn plan(asking: &Asking, turn: &Turn, world: &World) -> Result<Plan, 
     let output = output(&plan.parts);
     plan.usage = Usage { output: output.output, thought: output.thought, ..input };
     Ok(plan)
+}
+
+/// Whose cache a request reads.
+pub(crate) fn owner(asking: &Asking) -> Mark {
+    asking.account.and(asking.row.name.as_bytes()).and(asking.model.as_bytes())
 }
 
 /// Why an answer ended, in a word for the ledger.
@@ -73,7 +77,9 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Mark) -> Plan {
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING";
 
 fn telling(turn: &Turn) -> Telling {
-    if turn.asked.contains(REDACTS) { Telling::Redacted } else { Telling::AsAsked }
+    let is_claude = turn.target.profile.name.starts_with("claude");
+    let redacts = is_claude && turn.asked.contains(REDACTS);
+    if redacts { Telling::Redacted } else { Telling::AsAsked }
 }
 
 /// What an answer costs to say.

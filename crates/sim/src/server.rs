@@ -15,7 +15,7 @@ use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
 use throughline_codec::Framing;
-use throughline_core::{Json, Tree, Wire};
+use throughline_core::{Channel, Json, Tree, Wire};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,10 +24,10 @@ use tokio::time::timeout;
 use crate::account;
 use crate::digest::Mark;
 use crate::faults::{Fault, FaultKind, Piece, spoiled};
-use crate::ledger::{Ledger, Record};
+use crate::ledger::{Entry, Giver, Ledger, Record};
 use crate::options::Options;
 use crate::route::{self, Route, route};
-use crate::turn::{Asking, Refusal, Verb};
+use crate::turn::{Asking, Refusal, Turn, Verb};
 use crate::wires::{Endpoint, endpoint};
 use crate::world::World;
 use crate::{mind, stream as streams};
@@ -79,6 +79,11 @@ impl Simulator {
     /// What was sealed and what came back so far.
     pub fn ledger(&self) -> Ledger {
         self.world.book.read()
+    }
+
+    /// What became of the request that was answered last, without a copy of all that came before it.
+    pub fn last_entry(&self) -> Option<Entry> {
+        self.world.book.last()
     }
 
     /// Answers what was asked already, and stops. A client that never finishes its request is not waited for long.
@@ -188,16 +193,17 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
             identified,
         );
     }
+    record.entry.missed = world.cache.missed(mind::owner(&asking), &turn.elements);
     let plan = match mind::plan(&asking, &turn, world) {
         Ok(plan) => plan,
         Err(refusal) => {
             return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
         }
     };
-    record.entry.lost =
-        world.book.lost(turn.call_ids.iter().map(String::as_str), &record.entry.returned);
+    look_back(&asking, &turn, world, &mut record);
     let whole = endpoint.say(&asking, &turn, &plan, world, &mut record);
     record.entry.status = 200;
+    record.entry.input = plan.usage.input;
     record.entry.cached = plan.usage.cached;
     record.entry.stop = Some(mind::stop_word(&plan.stop).to_owned());
     world.book.enter(record);
@@ -223,6 +229,26 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
             plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
         }
     }
+}
+
+/// Notes what of earlier answers did not come back, and how the present one is asked for.
+fn look_back(asking: &Asking, turn: &Turn, world: &World, record: &mut Record) {
+    let profile = &turn.target.profile;
+    // A router asks its upstreams with an account of its own, whoever asks it.
+    let is_routed = asking.row.dialect.channel == Channel::Details;
+    let is_read = |giver: &Giver| {
+        let mut families = world.catalog.profiles().iter();
+        let is_bound = families.any(|row| row.name == giver.family && row.bound.account);
+        let is_own = is_routed || !is_bound || giver.account == asking.account;
+        is_own && profile.reads_seals_of(&giver.family)
+    };
+    record.entry.lost = world.book.lost(&turn.owed, &record.entry.returned, is_read);
+    let is_other = |giver: &Giver| giver.family == profile.name && giver.config != turn.config;
+    let mut answers = turn.owed.iter().flat_map(|owed| world.book.answers(owed));
+    record.entry.reconfigured =
+        turn.config.is_some() && answers.any(|given| is_other(&given.giver));
+    let (family, account) = (profile.name.clone(), asking.account);
+    record.giver = Giver { family, account, config: turn.config };
 }
 
 type Unprepared = Box<(Arc<throughline_core::Provider>, Refusal)>;

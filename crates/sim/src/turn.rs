@@ -10,6 +10,7 @@ use throughline_core::{Provider, Stop, Target, Tree, Usage};
 use crate::cache::Element;
 use crate::digest::Mark;
 use crate::keys::Prefix;
+use crate::ledger::Landmark;
 
 /// One request, as the server hands it to its wire: read strictly from here, and never through a codec.
 pub(crate) struct Asking {
@@ -76,8 +77,10 @@ pub(crate) struct Turn {
     pub(crate) shows: bool,
     /// The names of the tools that were called since the user last spoke, in order.
     pub(crate) called: Vec<String>,
-    /// The ids of those calls, where the wire has any.
-    pub(crate) call_ids: Vec<String>,
+    /// By what the answers are known whose seals belong back: those calls, and more with who wants more.
+    pub(crate) owed: Vec<Landmark>,
+    /// The configuration of thinking, where one must last for a whole turn.
+    pub(crate) config: Option<Mark>,
     /// What those tools answered, as text, in order.
     pub(crate) results: Vec<String>,
     /// How many times the model spoke in the whole conversation.
@@ -110,7 +113,8 @@ impl Turn {
             thinks: false,
             shows: true,
             called: Vec::new(),
-            call_ids: Vec::new(),
+            owed: Vec::new(),
+            config: None,
             results: Vec::new(),
             step: 0,
             asked: String::new(),
@@ -127,7 +131,7 @@ impl Turn {
     pub(crate) fn user_said(&mut self, text: impl Into<String>) {
         self.asked = text.into();
         self.called.clear();
-        self.call_ids.clear();
+        self.owed.clear();
         self.results.clear();
     }
 }

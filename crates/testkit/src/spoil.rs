@@ -232,6 +232,10 @@ operators! {
         let last = messages.iter().rposition(|message| message["role"] == "user" && !is_result(message));
         last.is_some_and(|last| drop_reasoning(shape, request, last))
     };
+    "drop a plain thought" on Request => |shape, request, _, dice| on_plain_thought(shape, request, dice, |_| None);
+    "edit a plain thought" on Request => |shape, request, _, dice| {
+        on_plain_thought(shape, request, dice, |thought| Some(thought.replace("The user says", "The user said")))
+    };
     "edit system" on Request => |shape, request, _, _| match shape.system() {
         Some(member) if request.get(member).is_some() => {
             request[member] = match shape {
@@ -325,8 +329,13 @@ operators! {
         Shape::Converse => { request["additionalModelRequestFields"] = json!({"thinking": {"type": "disabled"}}); true }
         Shape::Responses | Shape::Chat | Shape::Gemini => false,
     };
-    "reorder members of a tool" on Request => |_, request, _, _| {
-        let tool = request.pointer_mut("/tools/0").and_then(Value::as_object_mut);
+    "reorder members of a tool" on Request => |shape, request, _, _| {
+        let place = match shape {
+            Shape::Anthropic | Shape::Responses | Shape::Chat => "/tools/0",
+            Shape::Converse => "/toolConfig/tools/0/toolSpec",
+            Shape::Gemini => "/tools/0/functionDeclarations/0",
+        };
+        let tool = request.pointer_mut(place).and_then(Value::as_object_mut);
         tool.is_some_and(|tool| {
             let first = tool.keys().next().cloned().unwrap();
             let value = tool.shift_remove(&first).unwrap();
@@ -436,6 +445,50 @@ fn edit_text(parent: &mut Value) -> bool {
 /// Where a part of any wire says what it says.
 const TEXTS: [&str; 4] =
     ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
+/// Changes what a message of a chat shows of its thoughts in the open, or takes it away: a member, a chunk, or what stands
+/// between tags.
+fn on_plain_thought(
+    shape: Shape,
+    request: &mut Value,
+    dice: &mut Dice,
+    change: fn(&str) -> Option<String>,
+) -> bool {
+    if shape != Shape::Chat {
+        return false;
+    }
+    let messages = shape.messages(request).iter_mut();
+    let mut models: Vec<&mut Value> = messages
+        .filter(|m| m["role"] == "assistant" && m.get("reasoning_details").is_none())
+        .collect();
+    let number = dice.below(models.len().max(1));
+    let Some(message) = models.get_mut(number) else { return false };
+    let before = message.clone();
+    for key in ["reasoning", "reasoning_content"] {
+        if let Some(thought) = message[key].as_str() {
+            match change(thought) {
+                Some(changed) => message[key] = json!(changed),
+                None => drop(object(message).shift_remove(key)),
+            }
+            return **message != before;
+        }
+    }
+    if let Some((thought, rest)) = message["content"].as_str().and_then(|text| {
+        let (thought, rest) = text.strip_prefix("<think>")?.split_once("</think>")?;
+        Some((thought.to_owned(), rest.to_owned()))
+    }) {
+        let changed = change(&thought).map(|thought| format!("<think>{thought}</think>{rest}"));
+        message["content"] = json!(changed.unwrap_or_else(|| rest.trim_start().to_owned()));
+    } else if let Some(chunks) = message["content"].as_array_mut() {
+        let Some(at) = chunks.iter().position(|chunk| chunk["type"] == "thinking") else {
+            return false;
+        };
+        match change(chunks[at]["thinking"][0]["text"].as_str().unwrap_or_default()) {
+            Some(changed) => chunks[at]["thinking"][0]["text"] = json!(changed),
+            None => drop(chunks.remove(at)),
+        }
+    }
+    **message != before
+}
 
 fn text_of(part: &Value) -> Option<String> {
     TEXTS.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))

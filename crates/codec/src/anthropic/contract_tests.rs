@@ -416,6 +416,51 @@ fn a_thought_that_strayed_goes_home() {
 }
 
 #[test]
+fn what_is_put_before_a_bound_thought_in_its_message_changes_its_prefix() {
+    let mode = json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}});
+    let [thought, call] = whole_thought();
+    let next = [assistant(&[text("Well."), thought, call]), user(vec![result("toolu_1")])];
+    let bench = replay("claude-opus-5-5", &mode, &whole_thought(), &next)
+        .with_betas("thinking-binding-controls-2026-08-01");
+    assert_eq!(bench.lines(), ["refuse prefix-changed messages.1.content.1"]);
+    // Whoever is not bound to it does not mind.
+    assert!(replay("claude-opus-4-6", &adaptive(), &whole_thought(), &next).lines().is_empty());
+}
+
+#[test]
+fn a_cache_is_one_accounts_and_one_models() {
+    let tool = |text: &str| {
+        let asked: Value = serde_json::from_str(text).unwrap();
+        with(body(&adaptive(), &[user("Go.")]), "tools", json!([asked]))
+    };
+    let asked = tool(r#"{"name": "weather", "input_schema": {}}"#);
+    let asked = with(asked, "model", "claude-opus-4-6".into()).to_string();
+    let turned = tool(r#"{"input_schema": {}, "name": "weather"}"#);
+    let bench = |model| bench(model, &turned).after(&[&asked]);
+    assert_eq!(bench("claude-opus-4-6").lines(), ["degrade cache-prefix-broken tools.0"]);
+    assert!(bench("claude-opus-4-6").of_account("another").lines().is_empty());
+    assert!(bench("claude-sonnet-4-6").lines().is_empty());
+}
+
+#[test]
+fn what_comes_from_an_exchange_that_nobody_told_of_is_not_refused() {
+    let [thought, call] = whole_thought();
+    let untold = [thinking("Now the other.", OTHER), text("Rain.")];
+    let next = [assistant(&untold), user("On.")];
+    // The first answer is known, and was left out; the second is not.
+    let bench = replay("claude-opus-4-6", &adaptive(), &[thought.clone(), call.clone()], &next);
+    assert_eq!(bench.lines(), ["refuse signature-invalid messages.1.content.0"]);
+    let next = [
+        assistant(&[thought, call]),
+        user(vec![result("toolu_1")]),
+        assistant(&untold),
+        user("On."),
+    ];
+    let bench = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &next);
+    assert_eq!(bench.lines(), ["note signature-invalid messages.3.content.0"]);
+}
+
+#[test]
 fn a_signature_that_nobody_issued_is_refused_where_all_answers_are_known() {
     let made_up = [thinking("I should.", OTHER), text("Done.")];
     let known = replay(

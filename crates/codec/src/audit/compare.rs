@@ -55,6 +55,9 @@ pub struct Change<'p> {
     pub is_current: bool,
     /// Whether it belongs to the last message of the model.
     pub is_latest: bool,
+    /// Whether what it stands on, or before, is known to have been said. What nobody issued may otherwise only come from an
+    /// exchange that nobody told of.
+    pub is_placed: bool,
 }
 
 /// One Item that a model said.

@@ -4,14 +4,15 @@
 //! seal, then by its id, its text, and its place among its neighbours; what is left over on either side was altered,
 //! moved or lost. A reply of which nothing comes back belongs to another branch of the conversation, and is not missed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use throughline_core::{Body, Call, Item, Role, Target, Tree};
 
+use crate::audit::carried::{Carried, normal};
 use crate::audit::compare::{Change, ChangeKind, Comparison, Issued};
 use crate::audit::likeness::{
-    Likeness, id_key, is_same_element, is_same_id, is_same_kind, is_same_part, part_key,
+    Likeness, id_key, is_same_element, is_same_id, is_same_kind, is_same_part, part_key, said_key,
 };
 use crate::audit::{Prior, Transcript, prefix_of};
 use crate::edit::place_in;
@@ -35,7 +36,7 @@ impl<'p> Comparison<'p> {
         search.judge();
         let (changes, matches) = (search.changes, search.matches);
         let prefix = prefix_of::changed(transcript, target, tree, &matches);
-        let reordered = prefix_of::reordered(transcript, tree);
+        let reordered = prefix_of::reordered(transcript, target, tree);
         Ok(Self { call, changes, prefix, reordered })
     }
 }
@@ -44,6 +45,10 @@ impl<'p> Comparison<'p> {
 pub(super) struct Match<'p> {
     pub(super) issued: Issued<'p>,
     pub(super) part: Range<usize>,
+    /// The number of its message in the request.
+    pub(super) message: u32,
+    /// What stands before it in its message, and was not said before it.
+    pub(super) stranger: Option<Range<usize>>,
 }
 
 /// One part that was issued.
@@ -73,15 +78,14 @@ fn counts(item: &Item) -> bool {
 }
 
 struct Search<'a, 'p> {
+    prior: &'p Prior,
     target: &'a Target,
     call: &'a Call,
     tree: &'a Tree,
     /// Everything that was said by the model, in order, and whether it came back.
     given: Vec<Given<'p>>,
-    /// The seals that earlier requests carried: they were taken then.
-    sent: HashSet<Vec<u8>>,
-    /// The seals that were issued.
-    issued: HashSet<Vec<u8>>,
+    /// What earlier requests and answers carried.
+    carried: Carried,
     /// For each Item of the request, the number of what was issued.
     known: Vec<Option<usize>>,
     changes: Vec<Change<'p>>,
@@ -94,22 +98,15 @@ struct Search<'a, 'p> {
 impl<'a, 'p> Search<'a, 'p> {
     fn new(prior: &'p Prior, target: &'a Target, call: &'a Call, tree: &'a Tree) -> Self {
         let mut given = Vec::new();
-        let (mut sent, mut issued) = (HashSet::new(), HashSet::new());
         for (exchange, said) in prior.exchanges().iter().enumerate() {
-            if let Some(reply) = &said.reply {
-                let seals = reply.items.iter().flat_map(|item| &item.seals);
-                issued.extend(seals.map(|seal| normal(seal.reveal_to_tenant())));
-                given.extend(reply.items.iter().enumerate().map(|(index, item)| Given {
-                    exchange,
-                    index,
-                    reply,
-                    item,
-                    found: None,
-                }));
-            }
-            let items = said.call.iter().flat_map(|call| &call.items);
-            let seals = items.flat_map(|item| &item.seals);
-            sent.extend(seals.map(|seal| normal(seal.reveal_to_tenant())));
+            let Some(reply) = &said.reply else { continue };
+            given.extend(reply.items.iter().enumerate().map(|(index, item)| Given {
+                exchange,
+                index,
+                reply,
+                item,
+                found: None,
+            }));
         }
         let is_users =
             |item: &Item| item.role == Role::User && !matches!(item.body, Body::Result(_));
@@ -118,7 +115,19 @@ impl<'a, 'p> Search<'a, 'p> {
         let latest = models.next().map(|item| item.place.message);
         let known = vec![None; call.items.len()];
         let (changes, matches) = (Vec::new(), Vec::new());
-        Self { target, call, tree, given, sent, issued, known, changes, matches, current, latest }
+        Self {
+            prior,
+            target,
+            call,
+            tree,
+            given,
+            carried: Carried::of(prior),
+            known,
+            changes,
+            matches,
+            current,
+            latest,
+        }
     }
 
     /// Finds what came back by its seals, in whichever base64 alphabet.
@@ -178,20 +187,38 @@ impl<'a, 'p> Search<'a, 'p> {
                 given.counts()
                     && given.found.is_none()
                     && is_same_kind(given.item, item)
-                    // Only an answer of which something came back can have come back altered.
-                    && self.answer_of(*number).any(|(_, other)| other.found.is_some())
+                    // Only an answer of which something came back can have come back altered, and only in its message.
+                    && self.is_begun(*number, item)
             });
             let carries =
                 |item: &Item| !item.seals.is_empty() || matches!(item.body, Body::Thought(_));
             if let Some((number, _)) = next
                 && item.role == Role::Assistant
                 && carries(item)
-                && !self.was_sent(item)
+                && !self.carried.was_sent(item)
             {
                 self.join(at, number);
                 expected = number + 1;
             }
         }
+    }
+
+    /// Whether something of the same answer came back, and not in another message where that was one.
+    fn is_begun(&self, number: usize, item: &Item) -> bool {
+        let is_back = self.answer_of(number).any(|(_, other)| other.found.is_some());
+        is_back && !self.is_elsewhere(number, item)
+    }
+
+    /// Whether what stood beside it in its message came back, and none of it in that of an Item.
+    fn is_elsewhere(&self, number: usize, item: &Item) -> bool {
+        let Some(given) = self.given.get(number) else { return false };
+        let is_beside = |(other_number, other): &(usize, &Given<'p>)| {
+            *other_number != number && other.item.place.message == given.item.place.message
+        };
+        let beside = self.answer_of(number).filter(is_beside);
+        let found = beside.filter_map(|(_, other)| self.call.items.get(other.found?));
+        let mut places = found.map(|found| found.place.message).peekable();
+        places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
     fn match_by(&mut self, likeness: Likeness) {
@@ -233,11 +260,6 @@ impl<'a, 'p> Search<'a, 'p> {
         }
     }
 
-    /// Whether an earlier request carried one of its seals already.
-    fn was_sent(&self, item: &Item) -> bool {
-        item.seals.iter().any(|seal| self.sent.contains(&normal(seal.reveal_to_tenant())))
-    }
-
     /// Says what happened to each thing that was found, and to each that was not.
     fn judge(&mut self) {
         for at in 0..self.call.items.len() {
@@ -260,7 +282,8 @@ impl<'a, 'p> Search<'a, 'p> {
         if let Some(part) = self.place(at)
             && given.counts()
         {
-            self.matches.push(Match { issued, part });
+            let (message, stranger) = (item.place.message, self.stranger_before(at, number));
+            self.matches.push(Match { issued, part, message, stranger });
         }
         for (seal_number, seal) in given_item.seals.iter().enumerate() {
             let issued = Issued { seal: Some(seal_number), ..issued };
@@ -280,7 +303,7 @@ impl<'a, 'p> Search<'a, 'p> {
                 if was != is {
                     self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
                 }
-            } else if self.is_anothers(is) {
+            } else if self.carried.issued(is) {
                 self.report(ChangeKind::SealMoved, Some(at), back, Some(issued));
             } else {
                 let first = first_difference(was, is);
@@ -288,7 +311,8 @@ impl<'a, 'p> Search<'a, 'p> {
             }
         }
         if counts(given_item) {
-            self.judge_content(at, given_item, item, issued);
+            let is_elsewhere = self.is_elsewhere(number, item);
+            self.judge_content(at, given_item, item, issued, is_elsewhere);
         }
         // More seals than were issued with it: those of another part were reported as such.
         for (number, seal) in item.seals.iter().enumerate().skip(given_item.seals.len()) {
@@ -296,16 +320,40 @@ impl<'a, 'p> Search<'a, 'p> {
         }
     }
 
+    /// The first thing but thoughts that stands in the same message before an Item, and that its answer did not say before it.
+    fn stranger_before(&self, at: usize, number: usize) -> Option<Range<usize>> {
+        let message = self.call.items.get(at)?.place.message;
+        let (start, answer) = (at.checked_sub(1)?, self.given.get(number)?.exchange);
+        let before = (0..=start).rev().map_while(|before| {
+            let item = self.call.items.get(before)?;
+            (item.place.message == message).then_some((before, item))
+        });
+        let is_stranger = |(before, item): &(usize, &Item)| {
+            let known = self.known.get(*before).copied().flatten();
+            let is_said = known.is_some_and(|known| {
+                known < number && self.given.get(known).is_some_and(|g| g.exchange == answer)
+            });
+            item.role == Role::Assistant && !matches!(item.body, Body::Thought(_)) && !is_said
+        };
+        before.filter(is_stranger).last().and_then(|(before, _)| self.place(before))
+    }
+
     /// Reports a seal that nobody issued, and no earlier request carried.
     fn judge_unknown(&mut self, at: usize, number: usize, seal: &[u8]) {
-        let seal = normal(seal);
-        if !self.sent.contains(&seal) && !self.issued.contains(&seal) {
+        if !self.carried.knows(seal) {
             self.report(ChangeKind::Unissued, Some(at), Some(number), None);
         }
     }
 
     /// Whether what the seal stands for is still what it was issued with.
-    fn judge_content(&mut self, at: usize, was: &Item, is: &Item, issued: Issued<'p>) {
+    fn judge_content(
+        &mut self,
+        at: usize,
+        was: &Item,
+        is: &Item,
+        issued: Issued<'p>,
+        is_elsewhere: bool,
+    ) {
         if !is_same_kind(was, is) || self.is_on_another(was, is) {
             self.report(ChangeKind::SealMoved, Some(at), None, Some(issued));
             return;
@@ -322,7 +370,7 @@ impl<'a, 'p> Search<'a, 'p> {
             others().any(|other| !text_of(other).is_empty() && now.contains(&text_of(other)));
         let kind = if !before.is_empty() && now.contains(before) && holds_another {
             ChangeKind::Merged
-        } else if others().any(|other| !now.is_empty() && text_of(other) == now) {
+        } else if is_elsewhere || others().any(|other| !now.is_empty() && text_of(other) == now) {
             ChangeKind::SealMoved
         } else {
             let first = before.chars().zip(now.chars()).take_while(|(a, b)| a == b).count();
@@ -449,6 +497,7 @@ impl<'a, 'p> Search<'a, 'p> {
                 issued: Some(issued),
                 is_current,
                 is_latest,
+                is_placed: true,
             });
         }
     }
@@ -463,11 +512,6 @@ impl<'a, 'p> Search<'a, 'p> {
         self.given.iter().enumerate().skip(start).take_while(is_same)
     }
 
-    /// Whether a seal was issued, on another part than the one it is expected on.
-    fn is_anothers(&self, seal: &[u8]) -> bool {
-        self.issued.contains(&normal(seal))
-    }
-
     fn report(
         &mut self,
         kind: ChangeKind,
@@ -478,7 +522,28 @@ impl<'a, 'p> Search<'a, 'p> {
         let part = at.and_then(|at| self.place(at));
         let seal = at.zip(seal).and_then(|(at, seal)| self.seal_place(at, seal));
         let (is_current, is_latest) = at.map_or((false, false), |at| self.standing(at));
-        self.changes.push(Change { kind, part, seal, issued, is_current, is_latest });
+        let is_placed = kind != ChangeKind::Unissued || at.is_some_and(|at| self.is_placed(at));
+        self.changes.push(Change { kind, part, seal, issued, is_current, is_latest, is_placed });
+    }
+
+    /// Whether an Item, or what the model says next after it, is known to have been said; or whether it is known what was
+    /// answered in its place, because all that stands before is a request that was made.
+    fn is_placed(&self, at: usize) -> bool {
+        let items = &self.call.items;
+        let rest = items.get(at..).unwrap_or_default().iter();
+        let mut models = rest.take_while(|item| item.role == Role::Assistant);
+        if models.find_map(said_key).is_some_and(|key| self.carried.was_said(key)) {
+            return true;
+        }
+        let json = |item: &Item| item.native.as_ref().map(|native| native.json.clone());
+        let is_same = |(was, is): (&Item, &Item)| was.role == is.role && json(was) == json(is);
+        self.prior.exchanges().iter().filter(|exchange| exchange.reply.is_some()).any(|exchange| {
+            let Some(asked) = exchange.call.as_ref().map(|call| &call.items) else { return false };
+            let answer = items.get(asked.len()..=at).unwrap_or_default();
+            !answer.is_empty()
+                && answer.iter().all(|item| item.role == Role::Assistant)
+                && asked.iter().zip(items).all(is_same)
+        })
     }
 
     /// Whether an Item belongs to the unfinished turn, and whether to the model's last message.
@@ -511,18 +576,6 @@ fn says(text: &str, thought: &str) -> bool {
 
 fn first_difference(was: &[u8], is: &[u8]) -> usize {
     was.iter().zip(is).take_while(|(was, is)| was == is).count()
-}
-
-/// A base64 text in one alphabet and without padding: two that are equal then stand for the same bytes.
-fn normal(text: &[u8]) -> Vec<u8> {
-    let unpadded = text.iter().filter(|byte| !matches!(byte, b'='));
-    unpadded
-        .map(|byte| match byte {
-            b'-' => b'+',
-            b'_' => b'/',
-            other => *other,
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ pub(super) fn id_key(item: &Item) -> Option<u64> {
 
 pub(super) fn part_key(item: &Item) -> Option<u64> {
     match &item.body {
-        Body::Text(text) => Some(key_of(&(0, text))),
+        // Nothing is known by what says nothing.
+        Body::Text(text) if text.trim().is_empty() && item.seals.is_empty() => None,
+        Body::Text(text) => Some(key_of(&(0, text.trim()))),
         Body::Thought(thought) => {
             Some(key_of(&(1, &thought.content))).filter(|_| !thought.content.is_empty())
         }
@@ -37,6 +39,25 @@ pub(super) fn part_key(item: &Item) -> Option<u64> {
         Body::Hosted(hosted) => Some(key_of(&(3, &hosted.name, &hosted.visible))),
         Body::Compaction => Some(key_of(&4)),
         Body::Media(_) | Body::Result(_) | Body::Summary { .. } | Body::Unknown => None,
+    }
+}
+
+/// The key of something that a model said, and not only thought: a call by its id where it has one, else by what it says.
+pub(super) fn said_key(item: &Item) -> Option<u64> {
+    match &item.body {
+        Body::Thought(_) => None,
+        Body::Text(text) if text.is_empty() => None,
+        Body::Call(call) => {
+            let said = || key_of(&(5, &call.name, call.args.canonical()));
+            Some(call.wire_id.as_ref().map_or_else(said, |id| key_of(&(6, id))))
+        }
+        Body::Text(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Summary { .. }
+        | Body::Unknown => part_key(item),
     }
 }
 
@@ -87,7 +108,8 @@ fn thought_kind(item: &Item) -> Option<ThoughtKind> {
 /// Whether both say the same.
 pub(super) fn is_same_part(was: &Item, is: &Item) -> bool {
     match (&was.body, &is.body) {
-        (Body::Text(was), Body::Text(is)) => was == is,
+        // White space around a text goes with the tags that stood before it.
+        (Body::Text(was), Body::Text(is)) => was.trim() == is.trim(),
         (Body::Thought(was), Body::Thought(is)) => {
             was.content == is.content && !was.content.is_empty()
         }

@@ -21,17 +21,27 @@ pub(super) fn changed<'p>(
     }
     // All thoughts of one answer stood behind the same request.
     let mut last = None;
-    let firsts = matches.iter().filter(|found| {
+    matches.iter().find_map(|found| {
         let exchange = Some(found.issued.exchange);
-        std::mem::replace(&mut last, exchange) != exchange
-    });
-    firsts.into_iter().find_map(|found| {
+        let is_first = std::mem::replace(&mut last, exchange) != exchange;
         let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
         // A family that binds nothing recorded no prefix, and what the model does not read is not checked for one.
         let is_read = |seal: &Seal| seal.open_for(target, None).is_ok();
         if !exchange.asked.target.profile.bound.prefix
             || !found.issued.item.seals.iter().all(is_read)
         {
+            return None;
+        }
+        if let Some(place) = &found.stranger {
+            let member = transcript.codec.prefix_members().last().unwrap_or(&"messages");
+            return Some(PrefixChange {
+                element: format!("{member}.{}", found.message),
+                place: Some(place.clone()),
+                part: found.part.clone(),
+                issued: found.issued,
+            });
+        }
+        if !is_first {
             return None;
         }
         let before = exchange.call.as_ref()?.source_on(&transcript.codec.wire())?;
@@ -51,10 +61,20 @@ pub(super) fn changed<'p>(
     })
 }
 
-/// The first element of the last request that says the same now with its members in another order.
-pub(super) fn reordered(transcript: &Transcript<'_>, tree: &Tree) -> Option<Reordered> {
-    let last =
-        transcript.prior.exchanges().iter().rev().find_map(|exchange| exchange.call.as_ref())?;
+/// The first element of the last request that says the same now with its members in another order. A cache is one account's
+/// and one model's: whoever else asks has none to miss.
+pub(super) fn reordered(
+    transcript: &Transcript<'_>,
+    target: &Target,
+    tree: &Tree,
+) -> Option<Reordered> {
+    let exchange = transcript.prior.exchanges().iter().rfind(|exchange| exchange.call.is_some())?;
+    let (was, is) = (&exchange.asked.target.origin, &target.origin);
+    let is_same = was.provider == is.provider
+        && was.endpoint == is.endpoint
+        && was.account == is.account
+        && was.asked == is.asked;
+    let last = exchange.call.as_ref().filter(|_| is_same)?;
     let before =
         Tree::parse(last.source_on(&transcript.codec.wire())?.request.body.clone()).ok()?;
     transcript.codec.prefix_members().iter().find_map(|name| {

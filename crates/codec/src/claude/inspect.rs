@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use throughline_core::{ForcedTools, Json, Node, Profile, ReasoningFormat};
 
-use crate::audit::{Case, Change, Finding, Findings, Rule};
+use crate::audit::{Case, Change, Finding, Findings, Rule, Severity};
 use crate::claude;
 use crate::claude::view::{Block, View};
 
@@ -51,6 +51,8 @@ pub(crate) struct Inspection<'a, 'c, 'f> {
     findings: &'a mut Findings<'f>,
     /// Where the blocks begin of which something was said already.
     judged: HashSet<usize>,
+    /// Those of them that are refused.
+    refused: HashSet<usize>,
     /// What became of the parts of the request that were issued, by where they begin.
     changes: HashMap<usize, &'c Change<'c>>,
 }
@@ -68,7 +70,15 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
                 changes.entry(part.start).or_insert(change);
             }
         }
-        Self { view, book, case, findings, judged: HashSet::new(), changes }
+        Self {
+            view,
+            book,
+            case,
+            findings,
+            judged: HashSet::new(),
+            refused: HashSet::new(),
+            changes,
+        }
     }
 
     /// Looks at the request with every rule of the Claudes.
@@ -94,7 +104,11 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
 
     /// Reports what is wrong with a block.
     pub(crate) fn report(&mut self, block: &Block<'c>, finding: Finding) {
-        self.judged.insert(block.node.range().start);
+        let start = block.node.range().start;
+        self.judged.insert(start);
+        if finding.severity == Severity::Refuse {
+            self.refused.insert(start);
+        }
         self.findings.add(finding.under(block.place()));
     }
 
@@ -108,9 +122,9 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         self.judged.contains(&start)
     }
 
-    /// Whether something was said of a block in that place.
-    pub(crate) fn judged_within(&self, place: &std::ops::Range<usize>) -> bool {
-        self.judged.iter().any(|start| place.contains(start))
+    /// Whether a block in that place is refused.
+    pub(crate) fn refused_within(&self, place: &std::ops::Range<usize>) -> bool {
+        self.refused.iter().any(|start| place.contains(start))
     }
 
     /// What became of the block, where it was issued and that is known.

@@ -85,7 +85,7 @@ impl<'c> Inspection<'_, 'c, '_> {
                     of_seal(),
                 );
                 let error = self.invalid(block);
-                let (severity, mend) = if self.is_known(block.message) {
+                let (severity, mend) = if change.is_placed {
                     (Severity::Refuse, gone())
                 } else {
                     (Severity::Note, None)
@@ -147,15 +147,6 @@ impl<'c> Inspection<'_, 'c, '_> {
         self.view
             .said_in(turn)
             .any(|other| is_other(other) && items.iter().any(|item| self.says_it(other, item)))
-    }
-
-    /// Whether what was sent or answered in that place is known.
-    fn is_known(&self, message: usize) -> bool {
-        self.case.prior().exchanges().iter().any(|exchange| {
-            let last = exchange.call.as_ref().and_then(|call| call.items.last());
-            let sent = last.map_or(0, |item| item.place.message as usize + 1);
-            message < sent || (sent > 0 && message == sent && exchange.reply.is_some())
-        })
     }
 
     fn foreign(&mut self, block: &Block<'c>, change: &Change<'_>, why: Why) {
@@ -306,8 +297,8 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// Models that bind a thought to what stood before it.
     fn look_at_prefix(&mut self, comparison: &'c Comparison<'c>) {
         if let Some(changed) = &comparison.prefix {
-            // What was said of a block that changed covers what follows from it.
-            let is_told = changed.place.as_ref().is_some_and(|place| self.judged_within(place));
+            // That a block is refused for what was changed in it covers what follows from that.
+            let is_told = changed.place.as_ref().is_some_and(|place| self.refused_within(place));
             let block = self.view.block_at(changed.part.start).copied();
             if let Some(block) = block.filter(|_| !is_told) {
                 self.prefix_changed(&block, changed, comparison);

@@ -9,9 +9,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{
-    Asked, Audit, Catalog, Codec, Prior, Reach, Repair, Transcript, audit, codec, repair,
+    Asked, Audit, Catalog, Codec, Prior, Reach, Repair, StreamDecoder, Transcript, audit, codec,
+    repair,
 };
-use throughline_core::{Name, Request, Target};
+use throughline_core::{Event, Name, Reply, Request, Target};
 use throughline_sim::Simulator;
 use throughline_testkit::Shape;
 
@@ -33,14 +34,40 @@ pub(crate) struct Conversation<'s> {
     pub(crate) simulator: &'s Simulator,
     /// The next request.
     pub(crate) next: Value,
-    /// Requests that were answered, with their answers, as they went over the wire.
-    pub(crate) said: Vec<(Bytes, Bytes)>,
+    /// Requests that were answered, with their answers.
+    pub(crate) said: Vec<Said>,
     /// The key that requests are sent with.
     pub(crate) account: String,
+    /// Whether the next step is to be streamed.
+    pub(crate) streams: bool,
+    /// Whether two seals of the next request changed places.
+    pub(crate) is_swapped: bool,
+    /// Whether all tools are to be called at once.
+    pub(crate) calls_all: bool,
     /// The account that the earlier requests were sent with, and whom they were sent to.
     earlier_account: String,
     earlier: Setup,
     client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// A request that was answered, as both went over the wire.
+pub(crate) struct Said {
+    pub(crate) request: Bytes,
+    pub(crate) response: Bytes,
+    pub(crate) is_streamed: bool,
+}
+
+/// How much of what came before the doctor is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Everything,
+    /// The last request and its answer.
+    TheLast,
+    /// All but the last request and its answer.
+    TheEarlier,
+    /// What was answered, but not what was asked.
+    Answers,
+    Nothing,
 }
 
 /// What the simulator answered.
@@ -74,16 +101,27 @@ impl<'s> Conversation<'s> {
         say(shape, &mut next, question);
         let account = "key-of-mine".to_owned();
         let earlier_account = account.clone();
+        let (streams, calls_all) = (false, false);
         Self {
             setup,
             simulator,
             next,
             said: Vec::new(),
             account,
+            streams,
+            is_swapped: false,
+            calls_all,
             earlier_account,
             earlier: setup,
             client,
         }
+    }
+
+    /// The same conversation, held with another key.
+    pub(crate) fn under(mut self, account: impl Into<String>) -> Self {
+        self.account = account.into();
+        self.earlier_account.clone_from(&self.account);
+        self
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -92,7 +130,11 @@ impl<'s> Conversation<'s> {
 
     /// Sends a body as the next request.
     pub(crate) async fn send(&self, body: Bytes) -> Answer {
-        let path = codec_of(&self.setup).path(&target(&self.setup, "x"), false);
+        self.post(body, false).await
+    }
+
+    async fn post(&self, body: Bytes, is_streamed: bool) -> Answer {
+        let path = codec_of(&self.setup).path(&target(&self.setup, "x"), is_streamed);
         let path = match self.setup.provider {
             // The rows' own bases end in a version, which the simulator's paths bring themselves.
             _ if path.starts_with("/v1") || path.starts_with("/model") => path,
@@ -105,6 +147,9 @@ impl<'s> Conversation<'s> {
         for (name, value) in self.setup.headers {
             request = request.header(*name, *value);
         }
+        if self.calls_all {
+            request = request.header("x-sim-parallel", "true");
+        }
         let response = self.client.request(request.body(Full::new(body)).unwrap()).await.unwrap();
         let status = response.status().as_u16();
         Answer { status, body: response.into_body().collect().await.unwrap().to_bytes() }
@@ -112,12 +157,32 @@ impl<'s> Conversation<'s> {
 
     /// Sends the next request as it stands, and goes on with the answer as a careful client does.
     pub(crate) async fn step(&mut self) -> bool {
-        let body = self.body();
-        let answer = self.send(body.clone()).await;
+        let (is_streamed, body) = (self.streams, self.stepping());
+        let answer = self.post(body.clone(), is_streamed).await;
         assert_eq!(answer.status, 200, "{}: {}", self.setup.model, answer.text());
-        let calls = take(self.shape(), &mut self.next, &answer.json());
-        self.said.push((body, answer.body));
+        let whole = if is_streamed { self.joined(&answer.body) } else { answer.json() };
+        let calls = take(self.shape(), &mut self.next, &whole);
+        self.said.push(Said { request: body, response: answer.body, is_streamed });
         calls > 0
+    }
+
+    /// The next request as it stands, told to stream where that is a matter of the body.
+    fn stepping(&self) -> Bytes {
+        let is_in_path = matches!(self.shape(), Shape::Converse | Shape::Gemini);
+        if !self.streams || is_in_path {
+            return self.body();
+        }
+        let mut next = self.next.clone();
+        next["stream"] = json!(true);
+        Bytes::from(serde_json::to_vec(&next).unwrap())
+    }
+
+    /// A streamed answer as it would have come in one piece.
+    fn joined(&self, stream: &[u8]) -> Value {
+        let codec = codec_of(&self.setup);
+        let asked = Asked::of(target(&self.setup, &self.account));
+        let reply = reply_of(codec, stream, &asked);
+        serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
     /// Goes on until the model has answered, or for so many steps.
@@ -149,37 +214,49 @@ impl<'s> Conversation<'s> {
     }
 
     /// What came before, as the doctor is told it.
-    pub(crate) fn prior(&self) -> Prior {
+    pub(crate) fn prior(&self, told: Told) -> Prior {
         let mut prior = Prior::new();
-        let codec = codec_of(&self.setup);
-        for (request, response) in &self.said {
+        let codec = codec_of(&self.earlier);
+        let last = self.said.len().saturating_sub(1);
+        let said = match told {
+            Told::Everything | Told::Answers => &self.said[..],
+            Told::TheLast => &self.said[last..],
+            Told::TheEarlier => &self.said[..last],
+            Told::Nothing => &[],
+        };
+        for Said { request, response, is_streamed } in said {
             let asked = Asked::of(target(&self.earlier, &self.earlier_account));
-            prior.push_request(codec, &self.request(request.clone()), asked.clone()).unwrap();
-            prior.push_response(codec, response, asked).unwrap();
+            if told != Told::Answers {
+                let request = request_of(&self.earlier, request.clone());
+                prior.push_request(codec, &request, asked.clone()).unwrap();
+            }
+            if *is_streamed {
+                prior.push_stream(codec, response, codec.framing(), asked).unwrap();
+            } else {
+                prior.push_response(codec, response, asked).unwrap();
+            }
         }
         prior
     }
 
-    fn request(&self, body: Bytes) -> Request {
-        let headers = self.setup.headers.iter();
-        Request {
-            path: Name::from(codec_of(&self.setup).path(&target(&self.setup, "x"), false)),
-            headers: headers.map(|(name, value)| (Name::from(*name), Name::from(*value))).collect(),
-            body,
-        }
-    }
-
     /// What the doctor says to a body, with everything that came before or with nothing of it.
     pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
-        let (prior, request) = (self.prior(), self.request(body.clone()));
-        let nothing = Prior::new();
-        let prior = if knows_the_past { &prior } else { &nothing };
-        audit(&self.transcript(&request, prior), &target(&self.setup, &self.account)).unwrap()
+        let told = if knows_the_past { Told::Everything } else { Told::Nothing };
+        self.audit_told(body, told, true)
+    }
+
+    /// What the doctor says to a body, told so much.
+    pub(crate) fn audit_told(&self, body: &Bytes, told: Told, knows_age: bool) -> Audit {
+        let (prior, request) = (self.prior(told), request_of(&self.setup, body.clone()));
+        let mut transcript = self.transcript(&request, &prior);
+        transcript.account_created = transcript.account_created.filter(|_| knows_age);
+        audit(&transcript, &target(&self.setup, &self.account)).unwrap()
     }
 
     /// What the doctor makes of a body.
     pub(crate) fn repair(&self, body: &Bytes, reach: Reach) -> Repair {
-        let (prior, request) = (self.prior(), self.request(body.clone()));
+        let prior = self.prior(Told::Everything);
+        let request = request_of(&self.setup, body.clone());
         let transcript = self.transcript(&request, &prior);
         repair(&transcript, &target(&self.setup, &self.account), reach).unwrap()
     }
@@ -192,6 +269,27 @@ impl<'s> Conversation<'s> {
         let codec = codec_of(&self.setup);
         Transcript { codec, request, knows_headers: true, account_created, prior }
     }
+}
+
+fn request_of(setup: &Setup, body: Bytes) -> Request {
+    let headers = setup.headers.iter();
+    Request {
+        path: Name::from(codec_of(setup).path(&target(setup, "x"), false)),
+        headers: headers.map(|(name, value)| (Name::from(*name), Name::from(*value))).collect(),
+        body,
+    }
+}
+
+/// What a stream comes to.
+fn reply_of(codec: &dyn Codec, stream: &[u8], asked: &Asked) -> Reply {
+    let mut decoder = StreamDecoder::framed(codec, asked, codec.framing());
+    let mut events = decoder.push(stream).unwrap();
+    events.extend(decoder.finish().unwrap());
+    let ended = events.into_iter().find_map(|event| match event {
+        Event::Ended(reply) => Some(*reply),
+        _ => None,
+    });
+    ended.unwrap()
 }
 
 pub(crate) fn codec_of(setup: &Setup) -> &'static dyn Codec {

@@ -195,13 +195,16 @@ fn foreign(view: &View<'_>, detail: &Detail<'_>, report: &mut Report<'_, '_>) {
     }
     let (model, format) = (view.case.target().model(), detail.format.as_str());
     let message = format!("{model} cannot read the format {format}");
-    let severity = if view.vendor.is_some() { Severity::Refuse } else { Severity::Degrade };
+    // What xAI does with another's seal is nowhere said, and who seals nothing verifies nothing.
+    let is_checked =
+        matches!(view.vendor, Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi));
+    let severity = if is_checked { Severity::Refuse } else { Severity::Degrade };
     let mend = without(detail, "removes the block that another vendor's model sealed");
     let number = view.message_at(&detail.node.range()).unwrap_or_default();
     let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
         .as_grave_as(severity)
         .mended(Some(mend));
-    report.add(if view.vendor.is_some() {
+    report.add(if is_checked {
         finding.answered(refusal(view, number, detail))
     } else {
         finding.unanswered()

@@ -45,7 +45,7 @@ impl<'c> Past<'c> {
                         let id = call.wire_id.as_deref().unwrap_or_default();
                         by_call.entry(id).or_default().push(number);
                     }
-                    Body::Text(text) => by_text.entry(text).or_default().push(number),
+                    Body::Text(text) => by_text.entry(text.trim()).or_default().push(number),
                     Body::Media(_)
                     | Body::Thought(_)
                     | Body::Result(_)
@@ -62,7 +62,8 @@ impl<'c> Past<'c> {
             let ids = message.calls.iter().filter_map(|call| call.text_of("id"));
             let named = ids.filter(|id| !id.is_empty()).find_map(|id| by_call.get(&*id));
             let text = message.text().and_then(Node::text).unwrap_or_default();
-            let found = named.or_else(|| by_text.get(&*text).filter(|_| message.calls.is_empty()));
+            let by_text = || by_text.get(text.trim()).filter(|_| message.calls.is_empty());
+            let found = named.or_else(by_text);
             let taken = found.and_then(|found| {
                 found.iter().find(|reply| **reply >= next).or_else(|| found.last()).copied()
             });
@@ -186,7 +187,10 @@ pub(super) fn check(view: &View<'_>, past: &Past<'_>, report: &mut Report<'_, '_
         .map(|(detail, number, at)| (detail.node.range().start, (number, at)))
         .collect();
     let judge = Judge { view, past, details };
-    for change in &comparison.changes {
+    // Whether a seal is whole counts before whose it is.
+    let is_foreign = |change: &&Change<'_>| matches!(change.kind, ChangeKind::Foreign(_));
+    let (foreign, others): (Vec<_>, Vec<_>) = comparison.changes.iter().partition(is_foreign);
+    for change in others.into_iter().chain(foreign) {
         judge.judge(change, report);
     }
     if let Some(finding) = comparison.broken_cache(&CACHE_PREFIX_BROKEN) {
@@ -248,7 +252,14 @@ impl<'v, 'c> Judge<'v, 'c> {
 
     /// Something comes back otherwise than it was issued.
     fn altered(&self, change: &Change<'_>, report: &mut Report<'_, '_>) {
-        let (Some(part), Some(altered)) = (&change.part, Altered::of(change.kind)) else { return };
+        let Some(altered) = Altered::of(change.kind) else { return };
+        // A thought between tags has no place of its own in the request, but its message has.
+        let whole = || {
+            let reply = change.issued?.reply;
+            let number = self.past.message_of(reply).or_else(|| self.saying(reply))?;
+            Some(self.view.messages.get(number)?.node.range())
+        };
+        let Some(part) = &change.part.clone().or_else(whole) else { return };
         let is_routed = self.past.channel == Channel::Details;
         let sealed = self.detail(part).filter(|(_, detail)| is_routed && detail.vendor.is_some());
         let Some((number, detail)) = sealed else {
@@ -276,6 +287,20 @@ impl<'v, 'c> Judge<'v, 'c> {
             .as_grave_as(gravity)
             .mended(Some(self.restore(number, change).unwrap_or_else(remove)));
         report.add(self.answered(finding, number, detail));
+    }
+
+    /// The message that ends with what an answer said aloud.
+    fn saying(&self, reply: &Reply) -> Option<usize> {
+        let said = reply.items.iter().rev().find_map(|item| match &item.body {
+            Body::Text(text) if !text.trim().is_empty() => Some(text.trim()),
+            _ => None,
+        })?;
+        let mut answers = self.view.answers();
+        let is_it = |message: &Said<'_>| {
+            let text = message.text().and_then(Node::text);
+            text.is_some_and(|text| text.trim_end().ends_with(said))
+        };
+        answers.find(|(_, message)| is_it(message)).map(|(number, _)| number)
     }
 
     /// A documented stand-in is taken. Where the signature itself is at hand, it would be better.
@@ -377,7 +402,25 @@ impl<'v, 'c> Judge<'v, 'c> {
         let takes_any = self.past.channel != Channel::None;
         let preserves = self.past.channel == Channel::Tags
             || self.view.root.at("/thinking/clear_thinking").and_then(Node::bool) == Some(false);
-        takes_any && !is_summary && !is_geminis_text && (change.is_current || preserves)
+        takes_any
+            && !is_summary
+            && !is_geminis_text
+            && self.is_readable(item)
+            && (change.is_current || preserves)
+    }
+
+    /// Whether the model asked could have read it: its own seals, and what its own family thought in the open.
+    fn is_readable(&self, item: &Item) -> bool {
+        let target = self.view.case.target();
+        let is_familiar = || {
+            let origin = item.origin.as_ref();
+            origin.is_none_or(|origin| origin.family == target.origin.family)
+        };
+        let opens = item.seals.iter().all(|seal| match seal.open_for(target, None) {
+            Ok(_) | Err(Why::OtherAccount) => true,
+            Err(_) => false,
+        });
+        if item.seals.is_empty() { is_familiar() } else { opens }
     }
 
     /// A seal that goes to somebody else than its owner.
@@ -387,8 +430,10 @@ impl<'v, 'c> Judge<'v, 'c> {
         };
         // A Claude's signature is good wherever a Claude is; a block that the target may not read is dropped unread. What
         // OpenAI or Google sealed at one endpoint does not open at another.
+        // A router asks its upstreams with an account of its own, whoever asks it.
         let gravity = match (why, detail.vendor) {
             (Why::Foreign, Some(Vendor::OpenAi | Vendor::Google)) => Severity::Refuse,
+            (Why::OtherAccount, _) => Severity::Note,
             (_, _) => Severity::Degrade,
         };
         let message = format!("the signature of this block {}", change.kind.phrase());

@@ -260,13 +260,13 @@ fn changed(
             findings.add(at(&SIGNATURE_CORRUPTED, message).as_grave_as(severity).mended(mend));
         }
         ChangeKind::Unissued => {
-            let last = case.prior().exchanges().last();
-            let is_whole = last.is_some_and(|last| last.call.is_some() && last.reply.is_some());
-            let severity = if is_whole { Severity::Refuse } else { Severity::Note };
+            let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
             let mend = part.signature.and_then(|seal| unsigned(case, view, part, seal));
             let message = format!("the signature of this {name} {phrase}");
             findings.add(at(&SIGNATURE_CORRUPTED, message).as_grave_as(severity).mended(mend));
         }
+        // What could not have been read is not lost.
+        ChangeKind::SealDropped if !change.issued.is_some_and(|issued| opens(case, issued)) => {}
         ChangeKind::SealDropped => {
             let message = format!("the signature of this {name} {phrase}");
             findings.add(at(&SIGNATURE_DROPPED, message).mended(as_issued));

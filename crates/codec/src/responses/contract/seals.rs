@@ -181,7 +181,7 @@ pub(super) fn compare(
             None if change.kind == ChangeKind::PartDropped => {
                 let key = change.issued.map(|issued| (issued.exchange, issued.item.place.message));
                 if lost.insert(key) {
-                    dropped(view, past, change, findings);
+                    dropped(case, view, past, change, findings);
                 }
             }
             None => {}
@@ -225,7 +225,7 @@ fn changed(
                 return;
             };
             let message = format!("the encrypted content {}", change.kind.phrase());
-            let severity = if is_whole(case) { Severity::Refuse } else { Severity::Note };
+            let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
             findings.add(
                 invalid(element, seal, message).as_grave_as(severity).mended(Some(unsealed(
                     view,
@@ -254,7 +254,9 @@ fn changed(
             );
         }
         ChangeKind::Reordered | ChangeKind::PartMoved => {
-            let is_paired = view.is_paired && element.id.is_some();
+            // Where it is paired, that is refused and reported as such. What was never kept has no pair.
+            let is_kept = said.is_none_or(|said| said.is_kept);
+            let is_paired = view.is_paired && element.id.is_some() && is_kept;
             let Some(said) = said.filter(|_| !is_paired && element.kind == Kind::Reasoning) else {
                 return;
             };
@@ -291,12 +293,6 @@ fn changed(
         // A summary is for the reader: the encrypted content says the rest.
         ChangeKind::TextEdited { .. } | ChangeKind::PartDropped => {}
     }
-}
-
-/// Whether everything that could have issued a seal of this request is known: the last request, and its answer.
-fn is_whole(case: &Case<'_>) -> bool {
-    let last = case.prior().exchanges().last();
-    last.is_some_and(|last| last.call.is_some() && last.reply.is_some())
 }
 
 /// The ids under which something that was said can go back.
@@ -362,13 +358,24 @@ fn element_of<'v, 'c>(view: &'v View<'c>, said: &Output<'_>) -> Option<&'v Eleme
 }
 
 /// Reasoning of the current turn that is gone, while what it led to is there.
-fn dropped(view: &View<'_>, past: &Past<'_>, change: &Change<'_>, findings: &mut Findings<'_>) {
+fn dropped(
+    case: &Case<'_>,
+    view: &View<'_>,
+    past: &Past<'_>,
+    change: &Change<'_>,
+    findings: &mut Findings<'_>,
+) {
     let Some(issued) = change.issued.filter(|_| change.is_current && !view.is_resumed) else {
         return;
     };
     let is_thought = matches!(issued.item.body, Body::Thought(_));
     let said = past.at(issued.exchange, issued.item.place.message);
-    let said = said.filter(|said| is_thought && said.is_own);
+    // What could not have been read is not lost.
+    let (was, is) = (&issued.reply.origin, &case.target().origin);
+    let is_read = was.provider == is.provider
+        && was.endpoint == is.endpoint
+        && issued.item.seals.iter().all(|seal| seal.open_for(case.target(), None).is_ok());
+    let said = said.filter(|_| is_thought && is_read);
     let Some((said, led)) = said.and_then(|said| Some((said, past.following(said)?))) else {
         return;
     };

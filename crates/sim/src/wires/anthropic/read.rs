@@ -30,6 +30,7 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
         turn.behind = checked.behind;
         turn.notices = checked.notices;
         turn.demoted = dialogue.is_demoted(world);
+        turn.config = Some(settings.config());
     }
     turn.stream = body.get("stream").and_then(Node::bool) == Some(true);
     turn.tools = tools(body);

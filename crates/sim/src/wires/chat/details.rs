@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Contract, Node, Profile};
 
 use crate::digest::Mark;
 use crate::keys::{Claims, Form};
-use crate::ledger::{Record, Verdict};
+use crate::ledger::{Landmark, Record, Verdict};
 use crate::turn::{Asking, Refusal, Turn};
-use crate::wires::chat::read::calls;
+use crate::wires::chat::read::{calls, is_elsewhere};
 use crate::wires::claude::{Block, seals};
 use crate::wires::gemini::read::is_stand_in;
 use crate::wires::openai;
@@ -179,8 +181,8 @@ impl Checker<'_> {
             let fragments = details.iter().filter(is_fragment).count();
             let path = format!("messages[{}].reasoning_details[{number}]", place.at);
             let block = format!("messages.{}.content.{number}", place.upstream);
-            let found = Found { place, detail: *detail, path, block };
-            if self.vendor == Vendor::Claude && is_text(*detail) && fragments > 1 {
+            let found = Found { place, message, detail: *detail, path, block };
+            if self.vendor == Vendor::Claude && self.relays() && is_text(*detail) && fragments > 1 {
                 found.note(record, Verdict::Refused("fragment".into()));
                 return Err(self.invalid_signature(&found));
             }
@@ -192,6 +194,11 @@ impl Checker<'_> {
         self.first_call(place, message, &details)
     }
 
+    /// Whether the router hands the details on as it gets them. Others keep to themselves what they do with what is missing.
+    fn relays(&self) -> bool {
+        self.asking.row.dialect.relays
+    }
+
     fn invalid_signature(&self, found: &Found<'_>) -> Refusal {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
@@ -199,7 +206,8 @@ impl Checker<'_> {
     /// A thinking block that Claude is shown in the current turn needs its signature.
     fn unsealed(&self, found: &Found<'_>) -> Result<(), Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
-        if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
+        let is_checked = self.vendor == Vendor::Claude && self.relays();
+        if !is_checked || !is_claudes || !found.place.is_current {
             return Ok(());
         }
         if found.detail.present("signature").is_some() {
@@ -261,7 +269,16 @@ impl Checker<'_> {
         if !self.turn.target.profile.reads_seals_of(&claims.family) {
             return leave("model_binding_mismatch", record);
         }
-        record.give_back(sealed, &*found.path, Verdict::Accepted);
+        let seal = Landmark::Seal(sealed.to_owned());
+        let is_elsewhere = || is_elsewhere(found.message, &seal, self.world);
+        // What OpenAI encrypted opens anywhere, but belongs before what it led to.
+        if self.vendor == Vendor::OpenAi && is_elsewhere() {
+            return leave("moved", record);
+        }
+        // Either alphabet of base64 says the same to Gemini, so the ledger knows its signatures by one.
+        let decoded = Form::Gemini.decode(sealed).filter(|_| self.vendor == Vendor::Gemini);
+        let standard = decoded.map(|bytes| STANDARD.encode(bytes));
+        record.give_back(standard.as_deref().unwrap_or(sealed), &*found.path, Verdict::Accepted);
         Ok(())
     }
 
@@ -273,6 +290,7 @@ impl Checker<'_> {
         details: &[Node<'_>],
     ) -> Result<(), Refusal> {
         let is_checked = self.vendor == Vendor::Gemini
+            && self.relays()
             && self.turn.target.profile.contract != Contract::Stateless
             && place.is_current;
         let ids: Vec<_> = calls(message).filter_map(|call| call.text_of("id")).collect();
@@ -299,6 +317,7 @@ impl Checker<'_> {
 /// A detail, and where it stands.
 struct Found<'t> {
     place: Place,
+    message: Node<'t>,
     detail: Node<'t>,
     path: String,
     block: String,

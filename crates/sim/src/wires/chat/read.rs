@@ -6,7 +6,7 @@ use serde_json::Value;
 use throughline_core::{CallIds, Channel, Contract, ForcedTools, Node, Profile, Switch};
 
 use crate::cache::Element;
-use crate::ledger::{Record, Verdict};
+use crate::ledger::{Landmark, Record, Verdict};
 use crate::turn::{Asking, Refusal, Turn, Verb};
 use crate::wires::chat::details::{self, Vendor};
 use crate::wires::chat::text_key;
@@ -36,6 +36,10 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     answered(asking, &messages)?;
     demanded(&turn, asking, &messages)?;
     listen(&mut turn, root, &messages, world);
+    if asking.row.dialect.channel == Channel::Tags {
+        // What stands between tags belongs to the text, and stays in it for good.
+        turn.owed = messages.iter().filter_map(|message| landmark(*message)).collect();
+    }
     match asking.row.dialect.channel {
         Channel::Details => details::check(asking, &turn, &messages, world, record)?,
         Channel::AsEmitted
@@ -265,11 +269,35 @@ fn texts(asking: &Asking, messages: &[Node<'_>], world: &World, record: &mut Rec
             None => written_in_content(channel, *message),
         };
         let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
-        let is_known = text.trim().chars().count() < 12 || world.book.was_thought(&text);
-        let verdict =
-            if is_known { Verdict::Accepted } else { Verdict::Dropped("altered".to_owned()) };
+        let verdict = if text.trim().chars().count() < 12 {
+            Verdict::Accepted
+        } else if !world.book.was_thought(&text) {
+            Verdict::Dropped("altered".to_owned())
+        } else if is_elsewhere(*message, &Landmark::Thought(text.clone()), world) {
+            Verdict::Dropped("moved".to_owned())
+        } else {
+            Verdict::Accepted
+        };
         record.give_back(&text, format!("messages[{at}]"), verdict);
     }
+}
+
+/// Whether a thought stands on another answer than the one that it led to.
+pub(super) fn is_elsewhere(message: Node<'_>, thought: &Landmark, world: &World) -> bool {
+    landmark(message).is_some_and(|landmark| world.book.are_apart(thought, &landmark))
+}
+
+/// By what a message of the model's is known: its first call, else what it says aloud.
+fn landmark(message: Node<'_>) -> Option<Landmark> {
+    if !message.get("role").is_some_and(|role| role.is("assistant")) {
+        return None;
+    }
+    if let Some(id) = calls(message).find_map(|call| call.text_of("id")) {
+        return Some(Landmark::Call(id.into_owned()));
+    }
+    let text = openai::text(message.get("content"));
+    let aloud = text.rsplit_once("</think>").map_or(text.as_str(), |(_, aloud)| aloud.trim_start());
+    Some(Landmark::Text(None, aloud.to_owned()))
 }
 
 /// The thought that stands inside a message's content, as a chunk or between tags.
@@ -303,7 +331,8 @@ fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &World)
                     let name = ["/function/name", "/custom/name"];
                     let name = name.iter().find_map(|at| call.at(at)?.text());
                     turn.called.push(name.unwrap_or_default().into_owned());
-                    turn.call_ids.extend(call.text_of("id").map(std::borrow::Cow::into_owned));
+                    let id = call.text_of("id").map(std::borrow::Cow::into_owned);
+                    turn.owed.extend(id.map(Landmark::Call));
                 }
                 let is_tagged = ["<think>", "<thinking>"].iter().any(|tag| text.contains(tag));
                 turn.demoted |= is_claude && (is_tagged || world.book.was_thought(&text));

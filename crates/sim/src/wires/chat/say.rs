@@ -144,6 +144,9 @@ impl Writer<'_> {
         });
         let text = texts.collect::<Vec<_>>().join("\n");
         let has_text = !text.is_empty();
+        if has_text {
+            record.say(&text);
+        }
         match self.asking.row.dialect.channel {
             Channel::Chunks => {
                 let Some(thought) = self.thought(record) else { return json!(text) };

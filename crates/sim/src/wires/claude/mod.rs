@@ -11,6 +11,7 @@ pub(crate) mod structure;
 use throughline_core::Profile;
 
 use crate::digest::Mark;
+use crate::ledger::Landmark;
 use crate::turn::Turn;
 use crate::world::World;
 
@@ -189,7 +190,7 @@ impl Dialogue {
                 match block {
                     Block::Call { id, name, .. } => {
                         turn.called.push(name.clone());
-                        turn.call_ids.push(id.clone());
+                        turn.owed.push(Landmark::Call(id.clone()));
                     }
                     Block::Answer { text, .. } => turn.results.push(text.clone()),
                     Block::Thinking { .. }

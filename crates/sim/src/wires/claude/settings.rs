@@ -2,6 +2,7 @@
 
 use throughline_core::{ForcedTools, Mode, Node, Profile};
 
+use crate::digest::{Mark, said};
 use crate::turn::{Choice, Refusal};
 
 /// The beta that lets a request say what becomes of thoughts that are bound to another conversation.
@@ -94,9 +95,16 @@ impl Settings<'_> {
         }
     }
 
+    /// The configuration of thinking, which lasts for a whole turn.
+    pub(crate) fn config(&self) -> Mark {
+        let member = |key: &str| self.thinking.and_then(|thinking| thinking.present(key));
+        let [kind, budget] = ["type", "budget_tokens"].map(|key| member(key).map(said));
+        Mark::of("throughline-sim config", kind.unwrap_or_default()).and(budget.unwrap_or_default())
+    }
+
     /// How the request asks for thinking and tools, as far as that is rendered into the prompt.
     pub(crate) fn rendered(&self) -> String {
-        let thinking = self.thinking.map(crate::digest::said).unwrap_or_default();
+        let thinking = self.thinking.map(said).unwrap_or_default();
         format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
     }
 }

@@ -24,8 +24,8 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     check_texts(&dialogue)?;
     let settings = settings_of(body);
     let mut turn = Turn::new(target);
+    check_calls(&dialogue)?;
     if is_claude(&profile) {
-        check_calls(&dialogue)?;
         settings::check(&settings, &profile, forced_tools(&profile)).map_err(passed_on)?;
         structure::check(&dialogue, &profile, settings.asks()).map_err(passed_on)?;
         let checked = seals::check(&dialogue, &settings, &profile, asking, world, record);
@@ -33,6 +33,7 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
         turn.behind = checked.behind;
         turn.notices = checked.notices;
         turn.demoted = dialogue.is_demoted(world);
+        turn.config = Some(settings.config());
     } else if profile.notes.get("empty-signature").is_some_and(|rule| rule == "refused") {
         check_signatures(&dialogue)?;
     }

@@ -10,7 +10,7 @@ use throughline_core::{Contract, Node, Profile};
 use crate::cache::Element;
 use crate::digest::Mark;
 use crate::keys::{Forged, Form};
-use crate::ledger::{Record, Verdict};
+use crate::ledger::{Landmark, Record, Verdict};
 use crate::turn::{Asking, Choice, Offered, Refusal, Turn, Verb};
 use crate::wires::gemini::get;
 use crate::wires::openai;
@@ -44,6 +44,7 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     }
     reader.first_calls(&contents)?;
     listen(&mut turn, root, &contents);
+    turn.owed = contents.iter().flat_map(|content| owed(asking, *content)).collect();
     Ok(turn)
 }
 
@@ -239,8 +240,15 @@ impl Reader<'_> {
             }
         };
         let text = part.text_of("text").filter(|_| claims.kind == "text");
-        let is_edited = text.is_some_and(|text| !text.is_empty() && claims.text != signed(&text));
-        let verdict = if claims.family != profile.name {
+        // What another signature is for was only moved, which is not known to cost anything.
+        let is_said = |text: &str| {
+            let landmark = Landmark::Text(Some(self.asking.account), text.to_owned());
+            !self.world.book.answers(&landmark).is_empty()
+        };
+        let is_edited = text.is_some_and(|text| {
+            !text.is_empty() && claims.text != signed(&text) && !is_said(&text)
+        });
+        let verdict = if !profile.reads_seals_of(&claims.family) {
             Verdict::Dropped("other_model".to_owned())
         } else if is_edited {
             Verdict::Dropped("text_edited".to_owned())
@@ -298,16 +306,13 @@ fn listen(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
     let tools = root.get("tools").into_iter().flat_map(Node::elements);
     turn.elements.extend(tools.map(Element::of));
     turn.elements.extend(get(root, "systemInstruction").map(Element::of));
-    for (at, content) in contents.iter().enumerate() {
+    for content in contents {
         turn.elements.push(Element::of(*content));
         if is_models(*content) {
             turn.step += 1;
-            for (number, part) in calls(*content).enumerate() {
-                let Some(call) = get(part, "functionCall") else { continue };
-                turn.called.push(call.text_of("name").unwrap_or_default().into_owned());
-                let id = call.text_of("id").map(Cow::into_owned);
-                turn.call_ids.push(id.unwrap_or_else(|| format!("{at}.{number}")));
-            }
+            let names = calls(*content).filter_map(|part| get(part, "functionCall"));
+            let names = names.map(|call| call.text_of("name").unwrap_or_default().into_owned());
+            turn.called.extend(names);
             continue;
         }
         let answers: Vec<_> = answers(*content).collect();
@@ -317,6 +322,22 @@ fn listen(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
         }
         turn.results.extend(answers.into_iter().map(said));
     }
+}
+
+/// By what an answer of the model's is known. All that it signed belongs back, on calls and on texts, in whichever turn.
+fn owed(asking: &Asking, content: Node<'_>) -> Vec<Landmark> {
+    if !is_models(content) {
+        return Vec::new();
+    }
+    let is_thought = |part: &Node<'_>| part.get("thought").and_then(Node::bool).unwrap_or_default();
+    let (thoughts, texts): (Vec<_>, Vec<_>) = parts(content).partition(is_thought);
+    let text_of = |part: &Node<'_>| part.text_of("text").map(Cow::into_owned);
+    let thoughts = thoughts.iter().filter_map(text_of).map(Landmark::Thought);
+    let said: String = texts.iter().filter_map(text_of).collect();
+    let said = Some(Landmark::Text(Some(asking.account), said));
+    let ids = calls(content).filter_map(|part| get(part, "functionCall")?.text_of("id"));
+    let ids = ids.map(|id| Landmark::Call(id.into_owned()));
+    thoughts.chain(said).chain(ids).collect()
 }
 
 /// What an answer says: its only member where it has one text, else all of it.

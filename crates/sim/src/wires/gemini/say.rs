@@ -74,7 +74,10 @@ fn parts(
                 }
                 continue;
             }
-            Part::Text(text) => (json!({"text": text}), "text", text.as_str()),
+            Part::Text(text) => {
+                record.say(text);
+                (json!({"text": text}), "text", text.as_str())
+            }
             Part::Call { name, arguments } => {
                 let id = asking.id("", &format!("call {at}"), 8);
                 record.call(&id);

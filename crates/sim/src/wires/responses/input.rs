@@ -6,7 +6,7 @@ use throughline_core::{Json, Node, json};
 
 use crate::digest::Mark;
 use crate::keys::Form;
-use crate::ledger::{Record, Verdict};
+use crate::ledger::{Landmark, Record, Verdict};
 use crate::turn::{Asking, Refusal, Turn};
 use crate::wires::openai;
 use crate::wires::responses::House;
@@ -88,6 +88,24 @@ impl Element {
         self.json.tree().root().text_of(key).map(Cow::into_owned).unwrap_or_default()
     }
 
+    /// By what it is known, where a model said it.
+    fn landmark(&self) -> Option<Landmark> {
+        match self.kind {
+            Kind::Call | Kind::CustomCall => Some(Landmark::Call(self.text_of("call_id"))),
+            Kind::Answered => {
+                let text = openai::text(self.json.tree().root().get("content"));
+                Some(Landmark::Text(None, text))
+            }
+            Kind::Said
+            | Kind::Reasoning
+            | Kind::Output
+            | Kind::CustomOutput
+            | Kind::Compaction
+            | Kind::Reference
+            | Kind::Other => None,
+        }
+    }
+
     /// What a reasoning item before it is known to have led to.
     pub(super) fn said(&self) -> Mark {
         let said = match self.kind {
@@ -141,12 +159,12 @@ impl Inspector<'_> {
         self.once_each(elements)?;
         for at in 0..elements.len() {
             let rest = elements.get(at + 1..).unwrap_or_default();
-            let next = rest.iter().find(|next| next.kind != Kind::Reasoning).map(Element::said);
+            let next = rest.iter().find(|next| next.kind != Kind::Reasoning).cloned();
             let Some(element) = elements.get_mut(at) else { continue };
             match element.kind {
                 Kind::Reasoning => {
                     summarised(element)?;
-                    self.sealed(element, next, &mut seen, record)?;
+                    self.sealed(element, next.as_ref(), &mut seen, record)?;
                     self.found(element, record)?;
                 }
                 Kind::Compaction => self.sealed(element, None, &mut seen, record)?,
@@ -182,17 +200,19 @@ impl Inspector<'_> {
     fn sealed(
         &self,
         element: &Element,
-        next: Option<Mark>,
+        next: Option<&Element>,
         seen: &mut Vec<String>,
         record: &mut Record,
     ) -> Result<(), Refusal> {
         let tree = element.json.tree();
+        if self.house == House::Forgets {
+            self.read_aloud(element, record);
+            return Ok(());
+        }
         let Some(sealed) = tree.root().present("encrypted_content").and_then(Node::text) else {
             return Ok(());
         };
-        if self.house == House::Forgets {
-            return Ok(());
-        }
+        let beside = next.map(Element::said);
         let path = match element.at {
             Some(at) => format!("input[{at}]"),
             None => "previous_response_id".to_owned(),
@@ -216,7 +236,11 @@ impl Inspector<'_> {
                 format!("The encrypted content {named} could not be verified. Reason: {reason}");
             return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
         }
-        let is_moved = opened.is_ok_and(|claims| claims.beside.is_some() && claims.beside != next);
+        let is_apart =
+            |next: &Landmark| self.world.book.are_apart(&Landmark::Seal(sealed.to_string()), next);
+        let is_moved = opened
+            .is_ok_and(|claims| claims.beside.is_some() && claims.beside != beside)
+            || next.and_then(Element::landmark).is_some_and(|next| is_apart(&next));
         let verdict = if seen.iter().any(|earlier| **earlier == *sealed) {
             Verdict::Dropped("duplicate".into())
         } else if is_moved {
@@ -227,6 +251,19 @@ impl Inspector<'_> {
         record.give_back(&sealed, path, verdict);
         seen.push(sealed.into_owned());
         Ok(())
+    }
+
+    /// Reads a thought that comes as text, where nothing is sealed. Nobody refuses it; a changed one is not what was thought.
+    fn read_aloud(&self, element: &Element, record: &mut Record) {
+        let tree = element.json.tree();
+        let text = openai::text(tree.root().get("content"));
+        if text.is_empty() {
+            return;
+        }
+        let is_known = self.world.book.was_thought(&text);
+        let verdict = if is_known { Verdict::Accepted } else { Verdict::Dropped("altered".into()) };
+        let path = format!("input[{}]", element.at.unwrap_or_default());
+        record.give_back(&text, path, verdict);
     }
 
     /// Finds a reasoning item that says nothing by itself.

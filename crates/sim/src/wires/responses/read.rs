@@ -8,7 +8,7 @@ use throughline_core::{Json, Node};
 
 use crate::cache;
 use crate::digest::Mark;
-use crate::ledger::Record;
+use crate::ledger::{Landmark, Record};
 use crate::turn::{Asking, Refusal, Turn, Verb};
 use crate::wires::openai;
 use crate::wires::responses::House;
@@ -144,11 +144,12 @@ fn earlier(
 fn pairs(said: &[Element], owner: Mark, world: &World) -> Result<(), Refusal> {
     for (at, element) in said.iter().enumerate() {
         let (Some(id), Some(_)) = (&element.id, element.at) else { continue };
-        let kept = world.stored.item(owner, id);
+        // What was never kept has no pair: its id resolves to nothing.
+        let Some(kept) = world.stored.item(owner, id) else { continue };
         if element.kind == Kind::Reasoning {
             let mut rest = said.iter().skip(at + 1);
             let next = rest.find(|next| next.kind != Kind::Reasoning);
-            let follows = kept.as_ref().and_then(|kept| kept.follows.as_ref());
+            let follows = kept.follows.as_ref();
             let is_paired = next.is_some_and(|next| {
                 next.kind.is_models()
                     && next.id.is_some()
@@ -162,9 +163,7 @@ fn pairs(said: &[Element], owner: Mark, world: &World) -> Result<(), Refusal> {
             }
             continue;
         }
-        let Some(required) = kept.as_ref().and_then(|kept| kept.requires.as_ref()) else {
-            continue;
-        };
+        let Some(required) = &kept.requires else { continue };
         let reasoning = world.stored.item(owner, required).map(|kept| kept.json.clone());
         let sealed = |json: &Json| json.tree().root().name_of("encrypted_content");
         let sealed_as = reasoning.as_ref().and_then(sealed);
@@ -251,7 +250,7 @@ fn listen(turn: &mut Turn, root: Node<'_>, said: &[Element]) {
             }
             Kind::Call | Kind::CustomCall => {
                 turn.called.push(element.text_of("name"));
-                turn.call_ids.push(element.text_of("call_id"));
+                turn.owed.push(Landmark::Call(element.text_of("call_id")));
             }
             Kind::Output | Kind::CustomOutput => {
                 turn.results.push(openai::text(node.get("output")));

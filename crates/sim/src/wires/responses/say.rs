@@ -108,7 +108,10 @@ fn items(
         .enumerate()
         .map(|(at, part)| match part {
             Part::Thought { .. } => None,
-            Part::Text(text) => Some(message(asking, turn, at, text, has_calls)),
+            Part::Text(text) => {
+                record.say(text);
+                Some(message(asking, turn, at, text, has_calls))
+            }
             Part::Call { name, arguments } => {
                 Some(call(asking, at, name, arguments, house, record))
             }
@@ -142,6 +145,11 @@ fn items(
             record.think(text);
         }
         items.push(reasoning(asking, at, text, is_shown, house, || {
+            if house == House::Forgets {
+                // Nothing is sealed there: the text is all there is to know it by.
+                record.issue(text, "reasoning");
+                return String::new();
+            }
             let sealed = world.keys.seal(&asking.row.name, Form::Fernet, &claims);
             record.issue(&sealed, "reasoning");
             sealed
@@ -162,6 +170,7 @@ fn reasoning(
     seal: impl FnOnce() -> String,
 ) -> Value {
     if house == House::Forgets {
+        seal();
         return json!({
             "type": "reasoning",
             "id": uuid(asking, &format!("reasoning {at}")),

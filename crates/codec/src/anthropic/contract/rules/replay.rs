@@ -477,11 +477,16 @@ pub(crate) static CACHE_PREFIX_BROKEN: Rule = Rule {
     provider_error: None,
     breach: None,
     fix: "Send what was sent before byte for byte, with its members in the same order.",
-    applies: claude::is_claude,
+    // DeepSeek caches beginnings for everybody, on whichever of its wires.
+    applies: |target| claude::is_claude(target) || target.provider.name.starts_with("deepseek"),
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/teunlao/swift-ai-sdk/pull/39" },
         Source { kind: SourceKind::Issue, at: "https://github.com/openclaw/openclaw/pull/78747" },
         Source { kind: SourceKind::Issue, at: "https://github.com/Lakr233/FlowDown/issues/273" },
+        Source {
+            kind: SourceKind::Documentation,
+            at: "https://api-docs.deepseek.com/guides/kv_cache/",
+        },
     ],
     example: Example {
         provider: "anthropic",
