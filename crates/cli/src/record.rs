@@ -5,7 +5,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use throughline_core::{Json, Node, Record, RedactionPolicy, Thoughts, Tree, json, kind};
+use throughline_core::{
+    Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Thoughts, Tree, json, kind,
+    restore_items,
+};
 use throughline_store::unpack;
 
 use crate::failure::Failure;
@@ -54,6 +57,12 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> Described {
         return Described { what: what.unwrap_or_default(), ..Described::default() };
     }
     let Some(content) = record.content.bytes() else { return Described::default() };
+    if *record.kind == *kind::ITEM
+        && let Ok(items) = restore_items([Some(content.clone())])
+        && let [item] = items.as_slice()
+    {
+        return describe_item(item, policy);
+    }
     match shown(content, policy) {
         (Shown::Json(document), seals) => {
             let tree = document.tree();
@@ -72,6 +81,39 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> Described {
         (Shown::Text(text), seals) => Described { what: String::new(), text, seals },
         (Shown::Binary, seals) => Described { seals, ..Described::default() },
     }
+}
+
+/// What people are told of an Item.
+fn describe_item(item: &Item, policy: &RedactionPolicy) -> Described {
+    let role = match item.role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let (kind, text) = match &item.body {
+        Body::Text(text) => ("", text.to_string()),
+        Body::Thought(thought) => ("thought", policy.redact_thought(&thought.content).into_owned()),
+        Body::Media(_) => ("media", String::new()),
+        Body::Call(call) => ("call", format!("{} {}", call.name, call.args.as_str())),
+        Body::Result(result) => {
+            let said = result.parts.iter().map(|part| match part {
+                Part::Text(text) => text.to_string(),
+                Part::Value(value) => value.as_str().to_owned(),
+                Part::Media(_) => "media".to_owned(),
+                Part::Unknown(..) => "…".to_owned(),
+            });
+            ("result", said.collect::<Vec<_>>().join(" "))
+        }
+        Body::Hosted(hosted) => ("hosted", format!("{} {}", hosted.name, hosted.visible)),
+        Body::Compaction => ("compaction", String::new()),
+        Body::Summary { text, .. } => ("summary", text.to_string()),
+        Body::Unknown => ("unknown", String::new()),
+    };
+    let what = if kind.is_empty() { role.to_owned() } else { format!("{role} {kind}") };
+    let text = without_long_words(&policy.redact_text(&text));
+    Described { what, text, seals: item.seals.iter().map(Seal::len).collect() }
 }
 
 /// The content as it may be shown, and the sizes of the seals in it. Redaction sees what is there; seals go last.

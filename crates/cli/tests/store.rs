@@ -15,7 +15,10 @@ mod support;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use throughline_core::{Append, Batch, LogOpening, NewRecord, Store as _};
+use throughline_core::{
+    Append, Batch, Body, Item, Json, LogOpening, NewRecord, Place, ReasoningFormat, Role,
+    Store as _, Thought, ThoughtKind, ToolCall, store_items,
+};
 use throughline_store::{MasterKey, Options};
 
 use crate::kept::{Kept, SEAL, SECRET};
@@ -77,6 +80,38 @@ fn a_session_reads_well() {
         assert!(!session.contains(secret), "{secret:?} was shown");
     }
     snapshot("store", &session);
+}
+
+#[test]
+fn items_are_told_by_who_speaks_and_what_it_is() {
+    let kept = Kept::nothing("items");
+    kept.written(&Options::default(), async |journal| {
+        let place = |part| Place::new(0, part);
+        let thought = Thought::issued("Rome first.", ThoughtKind::Text, ReasoningFormat::unknown());
+        let call = ToolCall {
+            id: "call".into(),
+            wire_id: None,
+            name: "weather".into(),
+            args: Json::parse(r#"{"city":"Rome"}"#).unwrap(),
+            custom: false,
+        };
+        let items = [
+            Item::new("0.0", place(0), Role::User, Body::Text("Where is it warm?".into())),
+            Item::new("0.1", place(1), Role::Assistant, Body::Thought(thought)),
+            Item::new("0.2", place(2), Role::Assistant, Body::Call(call)),
+        ];
+        let mut append = Append::to("thread").opening(LogOpening::thread());
+        for stored in store_items(&items) {
+            append = append.record(NewRecord::new("item", stored.json.bytes().clone()));
+        }
+        journal.commit(Batch::of("default").append(append)).await.unwrap();
+    });
+    let ran = kept.run(&["items", "thread"]);
+    assert_eq!(
+        ran.out,
+        "  1  item  user  Where is it warm?\n  2  item  assistant thought  Rome first.\n  \
+         3  item  assistant call  weather {\"city\":\"Rome\"}\n"
+    );
 }
 
 #[test]

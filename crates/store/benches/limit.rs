@@ -52,7 +52,7 @@ fn main() {
             "PostgreSQL: not measured; run it as scripts/postgres run cargo bench -p throughline-store"
         );
         return;
-    };
+    }
     let mut postgres = (Best::default(), Best::default());
     for _ in 0..rounds {
         let url = throughline_testkit::postgres_database();

@@ -91,6 +91,11 @@ impl Keys {
                 Ok(_) => {}
             }
         }
+        if latest == 0 && kept.is_some() && master.is_some() {
+            return Err(StoreError::invalid(
+                "this store has no master key yet: open it without one, or give it this one with `throughline rotate`",
+            ));
+        }
         let current = match master {
             None if epochs.is_empty() => 0,
             // Whoever has the keys by another name than the current one goes on with the latest.

@@ -136,13 +136,29 @@ fn file(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite() {
+async fn what_was_recorded_survives_sqlite() {
     everything_survives("SQLite", &file("plain.db"), &Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite_with_key() {
-    let master_key = Some(MasterKey::parse(&"a".repeat(64)).unwrap());
-    let options = Options { master_key, ..Options::default() };
+async fn what_was_recorded_survives_sqlite_with_key() {
+    let options = Options { master_key: Some(master_key()), ..Options::default() };
     everything_survives("SQLite with a master key", &file("sealed.db"), &options).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_survives_postgres() {
+    let url = throughline_testkit::postgres_database();
+    everything_survives("PostgreSQL", &url, &Options::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_survives_postgres_with_key() {
+    let options = Options { master_key: Some(master_key()), ..Options::default() };
+    let url = throughline_testkit::postgres_database();
+    everything_survives("PostgreSQL with a master key", &url, &options).await;
+}
+
+fn master_key() -> MasterKey {
+    MasterKey::parse(&"a".repeat(64)).unwrap()
 }

@@ -38,19 +38,20 @@ pub(crate) fn hold(url: &str) {
     let mut children: Vec<Child> =
         (0..PROCESSES).map(|process| Child::start("child", &task(process))).collect();
     let stops = disturb(&mut children);
-    let mut fenced = 0;
+    let mut refused = 0;
     for child in &mut children {
         while let Some(line) = child.line() {
-            fenced += line.strip_prefix("fenced ").map_or(0, |count| count.parse::<u32>().unwrap());
+            refused +=
+                line.strip_prefix("fenced ").map_or(0, |count| count.parse::<u32>().unwrap());
         }
         assert!(child.ended(), "a worker failed");
     }
     let (records, fences) = runtime.block_on(inspect(url, runs));
     assert_eq!(records, u64::try_from(runs).unwrap() * STEPS);
-    assert!(fenced > 0, "no owner was stopped for longer than its lease: the test shows nothing");
+    assert!(refused > 0, "no owner was stopped for longer than its lease: the test shows nothing");
     let kind = url.split(':').next().unwrap();
     let said = format!(
-        "{workers} workers, {runs} runs, {records} records behind {fences} fences, {stops} stops, {fenced} late writes refused"
+        "{workers} workers, {runs} runs, {records} records behind {fences} fences, {stops} stops, {refused} late writes refused"
     );
     figure(&format!("leases, {kind}"), said);
 }
