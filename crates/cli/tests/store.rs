@@ -397,8 +397,8 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
     };
     std::fs::write(kept.file("a.db"), "these are only words, and many of them".repeat(100))
         .unwrap();
-    told(&kept, &["threads"], 65, "is not a store, or is damaged");
-    told(&kept, &["verify"], 65, "is not a store, or is damaged");
+    told(&kept, &["threads"], 65, "is not a database: choose another file for the store");
+    told(&kept, &["verify"], 65, "is not a database: choose another file for the store");
     std::fs::remove_file(kept.file("a.db")).unwrap();
     kept.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
     told(&kept, &["threads"], 65, "is a database of another program");

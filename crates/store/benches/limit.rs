@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use throughline_core::{Append, Batch, LogOpening, NewRecord, Store};
 use throughline_store::{Journal, Options, open};
 
-use support::{Folder, measuring, postgres};
+use support::{Folder, measuring};
 
 const CONTENT: usize = 1024;
 const CALLERS: usize = 32;
@@ -47,7 +47,7 @@ fn main() {
     }
     sqlite.0.print("SQLite, 32 callers / groups of 32", "≥ 0.70");
     sqlite.1.print_inverse("SQLite, one caller / insert + commit (time)", "≤ 1.30");
-    if postgres().is_none() {
+    if !throughline_testkit::has_postgres() {
         println!(
             "PostgreSQL: not measured; run it as scripts/postgres run cargo bench -p throughline-store"
         );

@@ -24,7 +24,7 @@ use throughline_core::{
 use throughline_store::{Journal, Options, RunEvents, about_item, open};
 use throughline_testkit::Dice;
 
-use support::{Folder, measuring, median, postgres, text, time};
+use support::{Folder, measuring, median, text, time};
 
 const TURN: usize = 4096;
 const DELTA: usize = 20;
@@ -42,7 +42,8 @@ fn main() {
     let url = format!("sqlite://{}", folder.file("store.db").display());
     let sqlite = runtime.block_on(measure(&url, turns));
     sqlite.print("Throughline, SQLite", turns, folder.size());
-    if let Some(server) = postgres() {
+    if throughline_testkit::has_postgres() {
+        let server = throughline_testkit::postgres_url();
         let database = throughline_testkit::postgres_database();
         let postgres = runtime.block_on(measure(&database, turns));
         let size = runtime.block_on(postgres_size(&database));

@@ -27,7 +27,7 @@ pub use crate::child::{Child, child_task};
 pub use crate::dice::Dice;
 pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
-pub use crate::postgres::{Cluster, postgres_database, postgres_url};
+pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, skip};
 pub use crate::split::{chunks, split};

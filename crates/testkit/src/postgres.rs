@@ -27,6 +27,12 @@ pub fn postgres_url() -> String {
     }
 }
 
+/// Whether there is a server at all: a bench measures what is there.
+#[expect(clippy::disallowed_methods, reason = "the server is started for a whole run from outside")]
+pub fn has_postgres() -> bool {
+    std::env::var_os(URL).is_some()
+}
+
 /// A new, empty database on that server, for one test: its address.
 ///
 /// # Panics

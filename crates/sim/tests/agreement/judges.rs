@@ -96,6 +96,7 @@ pub(crate) enum Kind {
     SealUnknown,
     BedrockThinking,
     BedrockCache,
+    LeadsNowhere,
 }
 
 impl Kind {
@@ -107,6 +108,7 @@ impl Kind {
             Self::SealUnknown => "a_seal_of_unknown_origin_is_taken_for_an_altered_one",
             Self::BedrockThinking => "bedrock_is_not_known_to_want_one_configuration_for_a_turn",
             Self::BedrockCache => "bedrock_caches_only_what_is_marked",
+            Self::LeadsNowhere => "reasoning_that_leads_nowhere_is_not_known_to_be_lost",
         }
     }
 
@@ -119,12 +121,13 @@ impl Kind {
         knows: Knows,
     ) -> Option<Self> {
         let heard = audit.verdict();
-        let full = talk.audit_told(body, Told::Everything, true).verdict();
+        let told = talk.audit_told(body, Told::Everything, true);
+        let full = told.verdict();
         if heard == full {
-            return Self::of_bedrock(&talk.setup, made, heard);
+            return Self::of_unwritten(&talk.setup, made, audit);
         }
         // Told everything, the audit must agree; told less, it may only say less.
-        let agrees = full == made.verdict || Self::of_bedrock(&talk.setup, made, full).is_some();
+        let agrees = full == made.verdict || Self::of_unwritten(&talk.setup, made, &told).is_some();
         let of_age = talk.audit_told(body, knows.past, true).verdict();
         if !agrees {
             return None;
@@ -147,13 +150,15 @@ impl Kind {
         talk.is_swapped.then_some(Self::SealUnknown)
     }
 
-    fn of_bedrock(setup: &Setup, made: &Made, heard: Verdict) -> Option<Self> {
-        if setup.provider != "bedrock" || heard != Verdict::Accept {
-            return None;
-        }
-        match made.losses[..] {
-            [Loss::Thinking] => Some(Self::BedrockThinking),
-            [Loss::Cache] => Some(Self::BedrockCache),
+    /// What remains when the audit is told everything: what the providers did not write down.
+    fn of_unwritten(setup: &Setup, made: &Made, audit: &Audit) -> Option<Self> {
+        let is_bedrock = setup.provider == "bedrock";
+        match (audit.verdict(), made.verdict, &made.losses[..]) {
+            (Verdict::Accept, _, [Loss::Thinking]) if is_bedrock => Some(Self::BedrockThinking),
+            (Verdict::Accept, _, [Loss::Cache]) if is_bedrock => Some(Self::BedrockCache),
+            (Verdict::Accept, Verdict::Degrade, [Loss::Dropped(why)]) if why == "moved" => {
+                Some(Self::LeadsNowhere)
+            }
             _ => None,
         }
     }

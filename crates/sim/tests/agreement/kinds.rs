@@ -191,3 +191,24 @@ fn turn_round(value: &mut Value) {
         members.shift_remove_entry(&members.keys().next().unwrap().clone()).unwrap();
     members.insert(first, said);
 }
+
+/// The call that a reasoning item led to is gone, and the item stands before something else. Reasoning belongs immediately
+/// before its output [T openai 3.49.0], and the simulator gives up what it cannot attach. But nothing that is documented or
+/// was reported says that an endpoint without stored ids drops it, so the audit is right to be silent.
+#[tokio::test]
+async fn reasoning_that_leads_nowhere_is_not_known_to_be_lost() {
+    let simulator = start(Options::default()).await.unwrap();
+    let mut talk = Conversation::new(&simulator, setup("xAI"), 2, "Plan a weekend in Lisbon.");
+    assert!(talk.step().await && talk.step().await, "no tool was called");
+    let input = talk.next["input"].as_array_mut().unwrap();
+    let reasoning = input.iter().position(|item| item["type"] == "reasoning").unwrap();
+    let call = input.remove(reasoning + 1);
+    input.retain(|item| {
+        item["type"] != "function_call_output" || item["call_id"] != call["call_id"]
+    });
+    let made = sent(&talk).await;
+    assert_eq!(made.losses, [Loss::Dropped("moved".to_owned())]);
+    assert_eq!(heard(&talk, Knows::ALL), Verdict::Accept);
+    assert_eq!(kind(&talk, &made, Knows::ALL), Some(Kind::LeadsNowhere));
+    simulator.stop().await;
+}

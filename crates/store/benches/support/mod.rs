@@ -61,8 +61,3 @@ pub(crate) async fn time<T>(work: impl Future<Output = T>) -> (Duration, T) {
     let done = work.await;
     (start.elapsed(), done)
 }
-
-/// The server that `scripts/postgres run` started, if it did.
-pub(crate) fn postgres() -> Option<String> {
-    std::env::var("THROUGHLINE_POSTGRES").ok()
-}

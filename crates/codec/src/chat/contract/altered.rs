@@ -94,7 +94,9 @@ impl Altered {
     fn for_openai(self) -> Option<Severity> {
         match self {
             Self::Bytes | Self::Alphabet | Self::Unissued => Some(Severity::Refuse),
-            Self::Swapped | Self::Apart | Self::Order | Self::Twice => Some(Severity::Degrade),
+            Self::Swapped | Self::Apart | Self::Order => Some(Severity::Degrade),
+            // Nothing tells what becomes of one that is sent twice.
+            Self::Twice => Some(Severity::Note),
             Self::Text => None,
         }
     }

@@ -322,6 +322,11 @@ impl<'v, 'c> Judge<'v, 'c> {
         let here = self.past.reply(number).zip(change.issued);
         let is_anothers = here.is_some_and(|(here, issued)| !std::ptr::eq(here, issued.reply));
         let is_cut = altered == Altered::Apart && !is_anothers;
+        let is_relayed = self.view.case.target().provider.dialect.relays;
+        if altered == Altered::Twice && !is_relayed {
+            // A router that is not known to hand signatures on is not known to count them.
+            return Severity::Note;
+        }
         if is_cut { gravity.min(Severity::Degrade) } else { gravity }
     }
 

@@ -194,7 +194,8 @@ impl Checker<'_> {
         self.first_call(place, message, &details)
     }
 
-    /// Whether the router hands the details on as it gets them. Others keep to themselves what they do with what is missing.
+    /// Whether the router hands the details on as it gets them. Others keep to themselves what they do with what is missing
+    /// or wrong, and are not known to refuse it.
     fn relays(&self) -> bool {
         self.asking.row.dialect.relays
     }
@@ -224,13 +225,16 @@ impl Checker<'_> {
         beside: &[Mark],
         record: &mut Record,
     ) -> Result<(), Refusal> {
-        let refuse = |why: &str, refusal: Refusal, record: &mut Record| {
-            record.give_back(sealed, &*found.path, Verdict::Refused(why.to_owned()));
-            Err(refusal)
-        };
         let leave = |why: &str, record: &mut Record| {
             record.give_back(sealed, &*found.path, Verdict::Dropped(why.to_owned()));
             Ok(())
+        };
+        let refuse = |why: &str, refusal: Refusal, record: &mut Record| {
+            if !self.relays() {
+                return leave(why, record);
+            }
+            record.give_back(sealed, &*found.path, Verdict::Refused(why.to_owned()));
+            Err(refusal)
         };
         if matches!(self.vendor, Vendor::Xai | Vendor::Other) {
             return leave("not_read", record);

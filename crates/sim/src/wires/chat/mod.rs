@@ -5,7 +5,7 @@
 //! | `openai-chat` | nothing: reasoning is not part of a message | efforts, sampling and `max_tokens` that a model does not take |
 //! | `deepseek`, `moonshot` | `reasoning_content` | a message with calls that lacks it, while the model thinks |
 //! | `mistral` | `thinking` chunks | keys that its schema does not know; ids of calls that are not nine letters and digits |
-//! | `openrouter`, `vercel` | `reasoning_details` | what the upstream refuses, wrapped in an error of the router's own |
+//! | `openrouter`, `vercel` | `reasoning_details` | what the upstream refuses, where the router is known to hand it on, wrapped in an error of its own |
 //! | all others | a text under the row's key, or tags | calls without answers |
 
 mod details;
