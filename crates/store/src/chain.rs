@@ -46,7 +46,7 @@ pub(crate) struct Header<'r> {
 }
 
 impl Header<'_> {
-    /// The link that this record makes. PostgreSQL computes the same: see `postgres/schema.sql`.
+    /// The link that this record makes. PostgreSQL computes the same: see `postgres/functions_1.sql`.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let or_nothing = |number: Option<String>| number.unwrap_or_default();
         let header = [

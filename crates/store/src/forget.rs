@@ -7,8 +7,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree, json,
-    kind,
+    Append, Batch, Json, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree,
+    holds_siblings, json, kind, restore_items,
 };
 
 use crate::backend::{Erase, Erased, Order, Progress, Span};
@@ -164,8 +164,11 @@ impl Journal {
             if !found.is_empty() {
                 let why = Erased::Forgotten;
                 let mut erases: Vec<Erase> = Vec::new();
-                for (log, seq) in &found {
-                    add(&mut erases, log, *seq, why);
+                for (place, seq) in &found {
+                    add(&mut erases, place, *seq, why);
+                    if let Some(holder) = self.holder_before(tenant, place, *seq).await? {
+                        add(&mut erases, place, holder, why);
+                    }
                 }
                 for seq in self.checkpoints(tenant, &log).await? {
                     add(&mut erases, &log, seq, why);
@@ -177,6 +180,30 @@ impl Journal {
             place = head.fork.map(|fork| fork.log);
         }
         Err(StoreError::NotFound { what: "item", name: Name::from(item) })
+    }
+
+    /// The record before that one which holds its whole message: some wires write messages that cannot be cut, and then
+    /// the first Item's text has all of them. What it says of itself goes with them.
+    async fn holder_before(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        seq: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        const MOST: u32 = 256;
+        let span = Span { after: seq.saturating_sub(u64::from(MOST)), up_to: seq, limit: MOST };
+        let rows = self.backend.rows(tenant, log, span).await?;
+        let before = rows.iter().rev().skip_while(|row| row.seq >= seq);
+        for row in before.take_while(|row| *row.kind == *kind::ITEM) {
+            let Ok(Ok((content, _))) = self.content_or_gone(tenant, log, row).await else {
+                continue;
+            };
+            let Ok(stored) = Json::parse(content) else { continue };
+            if holds_siblings(&stored) {
+                return Ok(Some(row.seq));
+            }
+        }
+        Ok(None)
     }
 
     /// The records that are about the Item. One that was imported, or that nobody said what it is about, is looked for
@@ -198,8 +225,10 @@ impl Journal {
             after = last.seq;
             for row in rows.iter().filter(|row| row.erased.is_none() && *row.kind == *kind::ITEM) {
                 let (content, _) = self.content(tenant, row).await?;
-                let id = Tree::parse(content).ok().and_then(|tree| tree.root().name_of("id"));
-                if id.as_deref() != Some(item) {
+                let stored = restore_items([Some(content.clone())]).ok();
+                let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
+                let said = || Tree::parse(content).ok()?.root().name_of("id");
+                if stored.or_else(said).as_deref() != Some(item) {
                     continue;
                 }
                 found.push((log.clone(), row.seq));

@@ -67,8 +67,10 @@ fn sqlite_path(url: &str) -> Option<&str> {
 
 /// The address as it may be shown.
 fn without_password(url: &str) -> String {
+    // Whatever stands behind the question mark may be a password too.
+    let url = url.split('?').next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((user, host)) = rest.split_once('@') else { return url.to_owned() };
+    let Some((user, host)) = rest.rsplit_once('@') else { return url.to_owned() };
     let user = user.split(':').next().unwrap_or_default();
     format!("{scheme}://{user}@{host}")
 }

@@ -473,8 +473,10 @@ impl Ledger {
         {
             return Some("was rewound otherwise than its row says".to_owned());
         }
-        let said = self.said.get(key).and_then(|said| said.all_before.keys().next());
-        if head.gone != said.map(|why| why.why()) {
+        // Whoever destroyed last is who the row tells of.
+        let said = self.said.get(key);
+        let said = said.and_then(|said| said.all_before.iter().max_by_key(|(_, before)| **before));
+        if head.gone != said.map(|(why, _)| why.why()) {
             return Some("is not gone as its row says".to_owned());
         }
         None

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::json::Json;
 use crate::state::{StateChange, ThreadState};
-use crate::store::{Content, Fold, NewRecord, Record, kind};
+use crate::store::{Content, Fold, Folded, NewRecord, Record, kind};
 
 fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
@@ -72,4 +72,22 @@ fn what_is_no_checkpoint_is_refused() {
     for wrong in ["", "[]", r#"{"items":-1,"state":{}}"#, r#"{"items":1}"#] {
         assert!(ThreadState::load(&Bytes::from(wrong)).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_state_that_saw_what_was_destroyed_keeps_no_checkpoint() {
+    let record = |seq, kind: &str| Record {
+        seq,
+        kind: kind.into(),
+        at: Timestamp::UNIX_EPOCH,
+        events: None,
+        content: Content::Here(Bytes::from_static(b"{}")),
+    };
+    let mut folded = Folded::<ThreadState>::default();
+    for seq in 1..=100 {
+        folded.apply(&record(seq, kind::ITEM)).unwrap();
+    }
+    assert!(folded.is_due());
+    folded.apply(&record(101, kind::FORGOTTEN)).unwrap();
+    assert!(folded.stale && !folded.is_due());
 }

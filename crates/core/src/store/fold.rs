@@ -32,6 +32,8 @@ pub struct Folded<F> {
     pub since: u64,
     /// How many bytes that checkpoint had.
     pub saved: u64,
+    /// Whether something was destroyed that it may have taken in: then it must be opened again, and keeps no checkpoint.
+    pub stale: bool,
 }
 
 impl<F: Fold> Folded<F> {
@@ -58,15 +60,20 @@ impl<F: Fold> Folded<F> {
                     break;
                 }
                 for record in &records {
-                    folded.apply(record)?;
+                    folded.take_in(record)?;
                 }
             }
         }
         Ok(folded)
     }
 
-    /// Takes a record in.
+    /// Takes a record in that was added since.
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
+        self.stale |= matches!(&*record.kind, kind::FORGOTTEN | kind::EXPIRED);
+        self.take_in(record)
+    }
+
+    fn take_in(&mut self, record: &Record) -> Result<(), StoreError> {
         self.last = record.seq;
         if &*record.kind == kind::CHECKPOINT {
             if let Some(bytes) = record.content.bytes() {
@@ -83,7 +90,8 @@ impl<F: Fold> Folded<F> {
     pub fn is_due(&self) -> bool {
         const RECORDS: u64 = 64;
         const SHARE: u64 = 16;
-        self.last.saturating_sub(self.checkpoint) >= RECORDS
+        !self.stale
+            && self.last.saturating_sub(self.checkpoint) >= RECORDS
             && self.since >= SHARE.saturating_mul(self.saved)
     }
 
@@ -99,7 +107,7 @@ impl<F: Fold> Folded<F> {
     }
 
     fn default_of() -> Self {
-        Self { state: F::default(), last: 0, checkpoint: 0, since: 0, saved: 0 }
+        Self { state: F::default(), last: 0, checkpoint: 0, since: 0, saved: 0, stale: false }
     }
 }
 

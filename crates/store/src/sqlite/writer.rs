@@ -205,7 +205,9 @@ impl Writer {
     fn commit(&mut self, group: Vec<(SealedBatch, Reply<Receipt>, OwnedSemaphorePermit)>) {
         let batches: Vec<&SealedBatch> = group.iter().map(|(batch, ..)| batch).collect();
         let mut results = self.transaction(&batches);
-        if results.is_err() && group.len() > 1 {
+        // A file that is locked or damaged is so for all of them.
+        let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
+        if is_one_batchs && group.len() > 1 {
             let alone = batches.iter().map(|batch| match self.transaction(&[batch]) {
                 Ok(mut results) => results.pop().unwrap_or(Err(StoreError::Closed)),
                 Err(error) => Err(error),

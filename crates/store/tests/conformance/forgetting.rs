@@ -1,9 +1,11 @@
 //! Forgetting and expiring destroy contents for good, wherever they are; what says so stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Content, LogHead, LogOpening, NewRecord, Store, StoreError, Why, kind,
+    Append, Batch, Body, Content, Envelope, Item, Json, LogHead, LogOpening, Native, NewRecord,
+    Place, Role, Side, Store, StoreError, Why, Wire, holds_siblings, kind, store_items,
 };
 use throughline_store::{Destroyed, Journal, Options, Retention, about_item, open};
 
@@ -260,4 +262,34 @@ pub(crate) async fn large_contents_are_not_shared_by_tenants<H: Harness>() {
     let theirs: Result<_, StoreError> = journal.read(&them(), &log("thread"), 0, 10).await;
     assert_eq!(theirs.unwrap()[0].content, Content::Here(vec![7; 100_000].into()));
     proven(&journal).await;
+}
+
+pub(crate) async fn who_holds_a_forgotten_item_goes_with_it<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    // A message that cannot be cut: its text has both parts, and neither of them as it is written alone.
+    let whole = Json::parse(format!(r#"{{"content":"first, {SECRET}"}}"#)).unwrap();
+    let envelope = Arc::new(Envelope { json: whole, parts: 2 });
+    let part = |number: usize, text: &str| {
+        let body = Body::Text(text.into());
+        let mut item = Item::new(format!("0.{number}"), Place::new(0, number), Role::User, body);
+        let json = Json::parse(format!("{text:?}")).unwrap();
+        let mut native = Native::new(Wire::OPENAI_CHAT, Side::Request, json);
+        native.envelope = Some(Arc::clone(&envelope));
+        item.native = Some(native);
+        item
+    };
+    let stored = store_items(&[part(0, "first, "), part(1, SECRET)]);
+    assert!(holds_siblings(&stored[0].json), "the message could be cut after all");
+    let mut append = Append::to("thread").opening(LogOpening::thread());
+    for (number, stored) in stored.iter().enumerate() {
+        let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
+        append = append.record(record.about(about_item(&log("thread"), &format!("0.{number}"))));
+    }
+    journal.commit(batch(append)).await.unwrap();
+    let outcome = journal.forget(&us(), &log("thread"), Some("0.1")).await.unwrap();
+    assert_eq!(outcome.records, 2);
+    let records = journal.read(&us(), &log("thread"), 0, 10).await.unwrap();
+    let gone = records.iter().filter(|record| record.content == Content::Gone(Why::Forgotten));
+    assert_eq!(gone.count(), 2);
 }

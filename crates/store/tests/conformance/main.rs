@@ -64,6 +64,7 @@ macro_rules! suite {
             forgetting: a_forgotten_thread_is_gone_with_its_runs, a_forgotten_item_is_gone_everywhere,
                 a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
                 a_held_log_is_forgotten_too, forgetting_reaches_backups, old_threads_expire,
+                who_holds_a_forgotten_item_goes_with_it,
                 the_oldest_threads_make_room, large_contents_are_kept_once,
                 large_contents_are_not_shared_by_tenants;
             carrying: an_export_loses_nothing, an_import_keeps_what_is_gone_gone,
