@@ -42,8 +42,7 @@ impl Kept {
         kept.written(options, async |journal| {
             for batch in batches() {
                 journal.commit(batch).await.unwrap();
-                // So that which one is newer is not left to chance.
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                a_moment_passes(journal).await;
             }
             let tenant = Tenant::from("default");
             journal
@@ -168,4 +167,15 @@ fn batches() -> Vec<Batch> {
         Batch::of("acme").append(again),
         Batch::of("acme").append(rewind),
     ]
+}
+
+/// Waits until the database's clock has gone on, so that which log is newer is not left to chance.
+async fn a_moment_passes(journal: &Journal) {
+    let (tenant, log) = (Tenant::from("default"), LogId::from("clock"));
+    let now = async || {
+        let lease = journal.lease(&tenant, &log, "test", std::time::Duration::ZERO).await;
+        lease.unwrap().until
+    };
+    let before = now().await;
+    while now().await <= before {}
 }

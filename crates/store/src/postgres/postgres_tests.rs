@@ -7,6 +7,7 @@ mod whole;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Name, Receipt, StoreError, Tenant};
@@ -49,6 +50,29 @@ async fn node_with(url: &str, writer: &str, options: &Options) -> Arc<Postgres> 
 
 async fn commit(node: &Postgres, batch: SealedBatch) -> Result<Receipt, StoreError> {
     Backend::commit(node, batch).await
+}
+
+/// Looks again and again until it holds, and fails where it never does.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), looking).await.expect("it holds in time");
+}
+
+/// Waits until the log has grown.
+async fn until_it_grows(node: &Postgres, name: &str) {
+    let last = async || node.log(&tenant(), &log(name)).await.ok().flatten().map(|head| head.last);
+    let mut before = None;
+    until(async || {
+        let found = last().await;
+        let has_grown = before.is_some() && found > before;
+        before = before.or(found);
+        has_grown
+    })
+    .await;
 }
 
 fn tenant() -> Tenant {

@@ -182,7 +182,7 @@ async fn a_held_log_takes_only_what_shows_its_fence() {
     ));
     let renewed = node.renew(&tenant, &a, second.fence, Duration::from_millis(200)).await.unwrap();
     assert_eq!(renewed.fence, second.fence);
-    tokio::time::sleep(Duration::from_millis(250)).await;
+    until(async || with(Guard::Behind(second.fence)).await.is_err()).await;
     assert!(matches!(with(Guard::Behind(second.fence)).await, Err(StoreError::Fenced { .. })));
     assert!(matches!(
         node.renew(&tenant, &a, second.fence, long).await,
@@ -219,7 +219,11 @@ async fn what_waits_for_a_person_is_decided_once() {
         said(commit(&node, batch_of(vec![ask("p", None)])).await),
         "p is the id of another question: choose a new one"
     );
-    tokio::time::sleep(Duration::from_millis(80)).await;
+    until(async || {
+        let waiting = node.pending(&tenant(), Some(&log("a"))).await.unwrap();
+        waiting.iter().any(|pending| pending.status == PendingStatus::Expired)
+    })
+    .await;
     let waiting = node.pending(&tenant(), Some(&log("a"))).await.unwrap();
     let waiting: Vec<_> =
         waiting.iter().map(|pending| (&*pending.id, pending.seq, pending.status)).collect();

@@ -59,7 +59,7 @@ async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
     }
     let cutter = client(&url).await;
     for _ in 0..30 {
-        tokio::time::sleep(Duration::from_millis(40)).await;
+        until_it_grows(&nodes[0], "log 0").await;
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE pid <> pg_backend_pid() AND datname = current_database()";
         cutter.query(cut, &[]).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
     }
     let cluster = Arc::new(cluster);
     for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        until_it_grows(&nodes[0], "log 0").await;
         let cluster = cluster.clone();
         let restart = move || {
             cluster.crash();
@@ -121,7 +121,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
         };
         tokio::task::spawn_blocking(restart).await.unwrap();
     }
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    until_it_grows(&nodes[0], "log 0").await;
     over.store(true, Ordering::Release);
     let mut total = 0;
     for (name, load) in loads {
