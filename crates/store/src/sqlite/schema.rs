@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::{Name, StoreError};
 
@@ -84,6 +85,8 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
         let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
         return Err(rusqlite::Error::SqliteFailure(read_only, None));
     }
+    // A statement stays as it was planned: else one that partial indexes might serve is planned anew for each value.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
     db.pragma_update(None, "cache_size", -16_000)?;
