@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, Written};
 use tokio_postgres::types::ToSql;
 
-use crate::backend::{Guard, SealedBatch};
+use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::Head;
 use crate::manifest;
 use crate::postgres::read::{damaged, kind_number, signed};
@@ -17,10 +17,10 @@ use crate::refusal;
 const MOST_LOCKS: usize = 1024;
 
 /// Calls the function that decides and writes.
-pub(super) const STATEMENT: &str = "SELECT throughline_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, \
-    $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, \
-    $51, $52, $53)";
+pub(super) fn statement() -> String {
+    let places: Vec<String> = (1..=PARAMETERS).map(|place| format!("${place}")).collect();
+    format!("SELECT throughline_commit({})", places.join(", "))
+}
 
 /// A batch that can be sent.
 pub(super) struct Prepared {
@@ -87,27 +87,64 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// The parts of all batches of a group, in columns; see `throughline_commit`.
-#[derive(Default)]
-pub(super) struct Columns<'g> {
+/// Where the logs of a group stand in its columns, by tenant and name.
+type Places<'g> = HashMap<(i64, &'g str), i32>;
+
+/// Declares the columns, and gives them as parameters in the same order.
+macro_rules! columns {
+    ($($column:ident: $type:ty,)*) => {
+        /// The parts of all batches of a group, in columns; see `throughline_commit`.
+        #[derive(Default)]
+        pub(super) struct Columns<'g> { $($column: $type,)* }
+
+        /// How many parameters the function has: these, and the writer's three.
+        const PARAMETERS: usize = 3 + [$(stringify!($column)),*].len();
+
+        impl Columns<'_> {
+            /// The parameters of [`statement`].
+            pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 3]) -> Vec<&'p (dyn ToSql + Sync)> {
+                let mut params = first.to_vec();
+                params.extend([$(&self.$column as &(dyn ToSql + Sync)),*]);
+                params
+            }
+        }
+    };
+}
+
+columns! {
     locks: Vec<i64>,
     alone: bool,
+    blobs: bool,
     tenants: Vec<i64>,
     tenant_names: Vec<&'g str>,
+    l_tenant: Vec<i64>,
+    l_name: Vec<&'g str>,
     b_tenant: Vec<i32>,
-    o_batch: Vec<i32>,
+    b_plain: Vec<bool>,
+    b_o: Vec<i32>,
+    b_a: Vec<i32>,
+    b_t: Vec<i32>,
+    b_q: Vec<i32>,
+    b_n: Vec<i32>,
+    b_e: Vec<i32>,
     o_hash: Vec<&'g [u8]>,
-    a_batch: Vec<i32>,
-    a_log: Vec<&'g str>,
+    a_log: Vec<i32>,
     a_kind: Vec<Option<i16>>,
-    a_of: Vec<Option<&'g str>>,
-    a_fork: Vec<Option<&'g str>>,
+    a_of: Vec<Option<i32>>,
+    a_fork: Vec<Option<i32>>,
     a_fork_at: Vec<Option<i64>>,
     a_expect: Vec<Option<i64>>,
     a_guard: Vec<i64>,
     a_rewind: Vec<Option<i64>>,
     a_status: Vec<Option<&'g str>>,
+    a_records: Vec<i32>,
+    a_events: Vec<i64>,
+    a_bytes: Vec<i64>,
+    a_at: Vec<Option<i64>>,
+    a_now: Vec<bool>,
     r_append: Vec<i32>,
+    r_place: Vec<i32>,
+    r_event: Vec<i64>,
     r_kind: Vec<&'g str>,
     r_at: Vec<Option<i64>>,
     r_events: Vec<i32>,
@@ -119,23 +156,19 @@ pub(super) struct Columns<'g> {
     r_salt: Vec<&'g [u8]>,
     r_blob: Vec<Option<&'g [u8]>>,
     r_blob_content: Vec<Option<&'g [u8]>>,
-    t_batch: Vec<i32>,
     t_id: Vec<&'g str>,
-    q_batch: Vec<i32>,
     q_id: Vec<&'g str>,
     q_kind: Vec<&'g str>,
     q_append: Vec<i32>,
     q_expires: Vec<Option<i64>>,
-    n_batch: Vec<i32>,
     n_id: Vec<&'g str>,
     n_parent: Vec<Option<&'g str>>,
     n_append: Vec<i32>,
     n_prefix: Vec<Option<&'g [u8]>>,
-    k_node: Vec<i32>,
+    n_k: Vec<i32>,
     k_kind: Vec<i16>,
     k_hash: Vec<&'g [u8]>,
-    e_batch: Vec<i32>,
-    e_log: Vec<&'g str>,
+    e_log: Vec<i32>,
     e_why: Vec<i16>,
     e_all: Vec<bool>,
     s_erase: Vec<i32>,
@@ -147,6 +180,7 @@ impl<'g> Columns<'g> {
         let mut columns = Self::default();
         let mut locks = BTreeSet::new();
         let mut places = HashMap::new();
+        let mut logs = HashMap::new();
         for prepared in group {
             locks.extend(&prepared.locks);
             let next = next(&columns.tenants);
@@ -156,61 +190,26 @@ impl<'g> Columns<'g> {
                 columns.tenant_names.push(&prepared.batch.tenant.0);
             }
             columns.b_tenant.push(place);
-            columns.add(&prepared.batch);
+            columns.add(prepared, &mut logs);
         }
         // What is destroyed must not be referred to meanwhile.
-        columns.alone = !columns.e_batch.is_empty() || locks.len() > MOST_LOCKS;
+        columns.alone = !columns.e_log.is_empty() || locks.len() > MOST_LOCKS;
+        columns.blobs = columns.r_blob.iter().any(Option::is_some);
         columns.locks = locks.into_iter().collect();
         columns
     }
 
-    fn add(&mut self, batch: &'g SealedBatch) {
-        let number = count(&self.b_tenant);
-        for (hash, _) in &batch.once {
-            self.o_batch.push(number);
-            self.o_hash.push(hash);
-        }
+    fn add(&mut self, prepared: &'g Prepared, logs: &mut Places<'g>) {
+        let Prepared { batch, tenant, .. } = prepared;
+        self.o_hash.extend(batch.once.iter().map(|(hash, _)| hash.as_slice()));
         let mut appends = HashMap::new();
         for append in &batch.appends {
-            let opening = append.opening.as_ref();
-            let fork = opening.and_then(|opening| opening.fork.as_ref());
-            self.a_batch.push(number);
-            appends.insert(&append.log, count(&self.a_batch));
-            self.a_log.push(&append.log.0);
-            self.a_kind.push(opening.map(|opening| kind_number(opening.kind)));
-            self.a_of.push(opening.and_then(|opening| opening.of.as_ref()).map(|of| &*of.0));
-            self.a_fork.push(fork.map(|fork| &*fork.log.0));
-            self.a_fork_at.push(fork.map(|fork| signed(fork.at)));
-            self.a_expect.push(append.expect.map(signed));
-            self.a_guard.push(match append.guard {
-                Guard::Free => 0,
-                Guard::Behind(fence) => signed(fence.0.get()),
-                Guard::Operator => -1,
-            });
-            self.a_rewind.push(append.rewind_to.map(signed));
-            self.a_status.push(append.status.as_deref());
-            for record in &append.records {
-                self.r_append.push(count(&self.a_batch));
-                self.r_kind.push(&record.kind);
-                self.r_at.push(record.at);
-                self.r_events.push(i32::try_from(record.events).unwrap_or(i32::MAX));
-                self.r_about.push(record.about);
-                self.r_size.push(signed(record.size));
-                self.r_commitment.push(&record.commitment);
-                self.r_content.push(&record.content);
-                self.r_epoch.push(i32::try_from(record.salt.epoch).unwrap_or(i32::MAX));
-                self.r_salt.push(&record.salt.bytes);
-                self.r_blob.push(record.blob.as_ref().map(|blob| blob.id.as_slice()));
-                self.r_blob_content.push(record.blob.as_ref().map(|blob| &*blob.content));
-            }
+            self.append(*tenant, append, logs);
+            appends.insert(&append.log, count(&self.a_log));
         }
         let append = |log: &LogId| appends.get(log).copied().unwrap_or_default();
-        for id in &batch.takes {
-            self.t_batch.push(number);
-            self.t_id.push(id);
-        }
+        self.t_id.extend(batch.takes.iter().map(|id| &**id));
         for ask in &batch.asks {
-            self.q_batch.push(number);
             self.q_id.push(&ask.id);
             self.q_kind.push(&ask.kind);
             self.q_append.push(append(&ask.log));
@@ -219,48 +218,99 @@ impl<'g> Columns<'g> {
             self.q_expires.push(expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2));
         }
         for node in &batch.vault {
-            self.n_batch.push(number);
             self.n_id.push(&node.id.0);
             self.n_parent.push(node.parent.as_ref().map(|parent| &*parent.0));
             self.n_append.push(append(&node.log));
             self.n_prefix.push(node.prefix.as_ref().map(<[u8; 32]>::as_slice));
             for key in &node.keys {
-                self.k_node.push(count(&self.n_batch));
                 self.k_kind.push(key.kind.number());
                 self.k_hash.push(&key.hash);
             }
+            self.n_k.push(count(&self.k_kind));
         }
         for erase in &batch.erases {
-            self.e_batch.push(number);
-            self.e_log.push(&erase.log.0);
+            let log = self.log(*tenant, &erase.log, logs);
+            self.e_log.push(log);
             self.e_why.push(erase.why.number());
             self.e_all.push(erase.seqs.is_none());
             for seq in erase.seqs.iter().flatten() {
-                self.s_erase.push(count(&self.e_batch));
+                self.s_erase.push(count(&self.e_log));
                 self.s_seq.push(signed(*seq));
             }
         }
+        self.b_plain.push(is_plain(batch));
+        self.b_o.push(count(&self.o_hash));
+        self.b_a.push(count(&self.a_log));
+        self.b_t.push(count(&self.t_id));
+        self.b_q.push(count(&self.q_id));
+        self.b_n.push(count(&self.n_id));
+        self.b_e.push(count(&self.e_log));
     }
 
-    /// The parameters of [`STATEMENT`].
-    #[rustfmt::skip]
-    pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 3]) -> Vec<&'p (dyn ToSql + Sync)> {
-        let mut params = first.to_vec();
-        params.extend([
-            &self.locks as &(dyn ToSql + Sync), &self.alone, &self.tenants, &self.tenant_names, &self.b_tenant,
-            &self.o_batch, &self.o_hash,
-            &self.a_batch, &self.a_log, &self.a_kind, &self.a_of, &self.a_fork, &self.a_fork_at,
-            &self.a_expect, &self.a_guard, &self.a_rewind, &self.a_status,
-            &self.r_append, &self.r_kind, &self.r_at, &self.r_events, &self.r_about, &self.r_size,
-            &self.r_commitment, &self.r_content, &self.r_epoch, &self.r_salt, &self.r_blob, &self.r_blob_content,
-            &self.t_batch, &self.t_id,
-            &self.q_batch, &self.q_id, &self.q_kind, &self.q_append, &self.q_expires,
-            &self.n_batch, &self.n_id, &self.n_parent, &self.n_append, &self.n_prefix,
-            &self.k_node, &self.k_kind, &self.k_hash,
-            &self.e_batch, &self.e_log, &self.e_why, &self.e_all, &self.s_erase, &self.s_seq,
-        ]);
-        params
+    fn append(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut Places<'g>) {
+        let opening = append.opening.as_ref();
+        let fork = opening.and_then(|opening| opening.fork.as_ref());
+        let of = opening.and_then(|opening| opening.of.as_ref());
+        let log = self.log(tenant, &append.log, logs);
+        let parent = fork.map(|fork| self.log(tenant, &fork.log, logs));
+        let of = of.map(|of| self.log(tenant, of, logs));
+        self.a_log.push(log);
+        self.a_kind.push(opening.map(|opening| kind_number(opening.kind)));
+        self.a_of.push(of);
+        self.a_fork.push(parent);
+        self.a_fork_at.push(fork.map(|fork| signed(fork.at)));
+        self.a_expect.push(append.expect.map(signed));
+        self.a_guard.push(match append.guard {
+            Guard::Free => 0,
+            Guard::Behind(fence) => signed(fence.0.get()),
+            Guard::Operator => -1,
+        });
+        self.a_rewind.push(append.rewind_to.map(signed));
+        self.a_status.push(append.status.as_deref());
+        let records = &append.records;
+        let (mut events, mut bytes) = (0, 0);
+        for (place, record) in (1..).zip(records) {
+            events += i64::from(record.events);
+            bytes += signed(record.size);
+            self.r_append.push(count(&self.a_log));
+            self.r_place.push(place);
+            self.r_event.push(events);
+            self.r_kind.push(&record.kind);
+            self.r_at.push(record.at);
+            self.r_events.push(i32::try_from(record.events).unwrap_or(i32::MAX));
+            self.r_about.push(record.about);
+            self.r_size.push(signed(record.size));
+            self.r_commitment.push(&record.commitment);
+            self.r_content.push(&record.content);
+            self.r_epoch.push(i32::try_from(record.salt.epoch).unwrap_or(i32::MAX));
+            self.r_salt.push(&record.salt.bytes);
+            self.r_blob.push(record.blob.as_ref().map(|blob| blob.id.as_slice()));
+            self.r_blob_content.push(record.blob.as_ref().map(|blob| &*blob.content));
+        }
+        self.a_records.push(count(records));
+        self.a_events.push(events);
+        self.a_bytes.push(bytes);
+        self.a_at.push(records.iter().filter_map(|record| record.at).max());
+        self.a_now.push(records.is_empty() || records.iter().any(|record| record.at.is_none()));
     }
+
+    /// The log's place in its columns.
+    fn log(&mut self, tenant: i64, log: &'g LogId, known: &mut Places<'g>) -> i32 {
+        let next = next(&self.l_name);
+        let place = *known.entry((tenant, &log.0)).or_insert(next);
+        if place == next {
+            self.l_tenant.push(tenant);
+            self.l_name.push(&log.0);
+        }
+        place
+    }
+}
+
+/// Whether it only adds records to logs that there are.
+fn is_plain(batch: &SealedBatch) -> bool {
+    let SealedBatch { tenant: _, once, appends, vault, asks, takes, erases } = batch;
+    let others = once.is_empty() && vault.is_empty() && asks.is_empty() && takes.is_empty();
+    others && erases.is_empty() && appends.iter().all(|append| append.opening.is_none())
 }
 
 /// What the database did with a batch.

@@ -11,55 +11,63 @@ CREATE FUNCTION throughline_now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 $$;
 
 CREATE FUNCTION throughline_lock(p_locks bigint[], p_alone boolean) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_lock bigint;
 BEGIN
     IF p_alone THEN
         PERFORM pg_advisory_xact_lock(1414025804, 0);
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock_shared(1414025804, 0);
-    FOREACH v_lock IN ARRAY p_locks LOOP
-        PERFORM pg_advisory_xact_lock(v_lock);
-    END LOOP;
+    PERFORM pg_advisory_xact_lock(lock) FROM unnest(p_locks) lock;
 END
 $$;
 
 -- Decides on a group of batches, one after the other, and writes those that hold: a batch that is refused writes nothing
--- and leaves the others alone. The parts of all batches stand in columns, in order; each names the batch (or append, node,
--- erase) that it is part of, counted from 1. The answers are a line or more for each batch, then `now`, then the heads that
--- moved; commit.rs reads them.
+-- and leaves the others alone.
+--
+-- The parts of all batches stand in columns, in order, counted from 1. A batch (b) says where its names (o), appends (a),
+-- takes (t), asks (q), turns (n) and erases (e) end. Every log that the group names stands once in the `l` columns, and the
+-- others give its place there; an append says how many records, events and bytes it has, and a record its place in its
+-- append. The logs are read at once, what becomes of them is worked out in memory, and the records are written at once at
+-- the end: a statement costs much more than a row.
+--
+-- The answers are a line or more for each batch, then `now`, then the heads that moved; commit.rs reads them.
 CREATE FUNCTION throughline_commit(
-    p_writer text, p_number bigint, p_relaxed boolean, p_locks bigint[], p_alone boolean,
-    p_tenants bigint[], p_tenant_names text[], b_tenant integer[],
-    o_batch integer[], o_hash bytea[],
-    a_batch integer[], a_log text[], a_kind smallint[], a_of text[], a_fork text[], a_fork_at bigint[],
+    p_writer text, p_number bigint, p_relaxed boolean, p_locks bigint[], p_alone boolean, p_blobs boolean,
+    p_tenants bigint[], p_tenant_names text[], l_tenant bigint[], l_name text[],
+    b_tenant integer[], b_plain boolean[], b_o integer[], b_a integer[], b_t integer[], b_q integer[], b_n integer[],
+    b_e integer[],
+    o_hash bytea[],
+    a_log integer[], a_kind smallint[], a_of integer[], a_fork integer[], a_fork_at bigint[],
     a_expect bigint[], a_guard bigint[], a_rewind bigint[], a_status text[],
-    r_append integer[], r_kind text[], r_at bigint[], r_events integer[], r_about bigint[], r_size bigint[],
-    r_commitment bytea[], r_content bytea[], r_epoch integer[], r_salt bytea[],
+    a_records integer[], a_events bigint[], a_bytes bigint[], a_at bigint[], a_now boolean[],
+    r_append integer[], r_place integer[], r_event bigint[], r_kind text[], r_at bigint[], r_events integer[],
+    r_about bigint[], r_size bigint[], r_commitment bytea[], r_content bytea[], r_epoch integer[], r_salt bytea[],
     r_blob bytea[], r_blob_content bytea[],
-    t_batch integer[], t_id text[],
-    q_batch integer[], q_id text[], q_kind text[], q_append integer[], q_expires bigint[],
-    n_batch integer[], n_id text[], n_parent text[], n_append integer[], n_prefix bytea[],
-    k_node integer[], k_kind smallint[], k_hash bytea[],
-    e_batch integer[], e_log text[], e_why smallint[], e_all boolean[], s_erase integer[], s_seq bigint[]
+    t_id text[],
+    q_id text[], q_kind text[], q_append integer[], q_expires bigint[],
+    n_id text[], n_parent text[], n_append integer[], n_prefix bytea[], n_k integer[],
+    k_kind smallint[], k_hash bytea[],
+    e_log integer[], e_why smallint[], e_all boolean[], s_erase integer[], s_seq bigint[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_number bigint; v_answers text[] := '{}'; v_answer text; v_now bigint;
-    v_batch integer; v_tenant bigint; v_t integer; i integer; j integer; v_from integer;
-    -- Where the columns are read: the next row of each.
-    v_o integer := 1; v_a integer := 1; v_r integer := 1; v_k integer := 1; v_s integer := 1;
-    v_take integer := 1; v_q integer := 1; v_n integer := 1; v_e integer := 1;
-    v_o_end integer; v_a_end integer; v_take_end integer; v_q_end integer; v_n_end integer; v_e_end integer;
-    -- What is known of each append's log.
-    c_id bigint[]; c_last bigint[]; c_events bigint[]; c_new boolean[]; c_first bigint[];
-    v_id bigint; v_last bigint; v_events bigint; v_gone smallint; v_owner text; v_fence bigint; v_until bigint;
-    v_other bigint; v_other_last bigint; v_rewinds text;
+    v_number bigint; v_answers text[]; v_answer text; v_now bigint;
+    v_batch integer; v_tenant bigint; v_t integer; i integer; v_log integer;
+    -- Where the batch's parts begin.
+    v_o integer := 1; v_a integer := 1; v_take integer := 1; v_q integer := 1; v_n integer := 1; v_e integer := 1;
+    -- The logs: as they are, and then as the batches so far leave them.
+    l_id bigint[]; l_last bigint[]; l_events bigint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
+    l_owner text[]; l_fence bigint[]; l_until bigint[];
+    l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
+    -- Of each append that holds: its tenant, what its log and its chain had before it, and the log's last record after it.
+    c_tenant integer[]; c_before bigint[]; c_event bigint[]; c_position bigint[]; c_last bigint[];
+    -- The records that are written, at the places of their columns.
+    w_id bigint[]; w_tenant integer[]; w_body bytea[]; w_link bytea[];
+    -- The erases that hold.
+    x_erase integer[] := '{}';
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
-    v_segment bigint; v_position bigint; v_link bytea; v_nature text;
-    v_seq bigint; v_event bigint; v_at bigint; v_updated bigint; v_bytes bigint; v_blob bigint; v_record bigint;
+    v_last bigint; v_rewinds text; v_bytes bigint; v_link bytea;
     v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_turn bigint;
 BEGIN
     IF p_relaxed THEN
@@ -89,26 +97,41 @@ BEGIN
       FROM unnest(p_tenants) WITH ORDINALITY t(id, n) LEFT JOIN segments s ON s.tenant = t.id AND s.writer = p_writer;
     g_from := g_position;
 
+    -- The nature is what the log is, as its records prove it: the same as in chain.rs.
+    SELECT array_agg(id), array_agg(last), array_agg(events), array_agg(gone), array_agg(rewinds), array_agg(nature),
+           array_agg(owner), array_agg(fence), array_agg(until)
+      INTO l_id, l_last, l_events, l_gone, l_rewinds, l_nature, l_owner, l_fence, l_until
+      FROM (SELECT l.id, l.last, l.events, l.gone, l.rewinds, h.owner, h.fence, h.until,
+                   concat_ws(E'\n', CASE l.kind WHEN 1 THEN 'thread' ELSE 'run' END, coalesce(o.name, ''),
+                             coalesce(f.name, ''), coalesce(l.fork_at::text, '')) AS nature
+              FROM unnest(l_tenant, l_name) WITH ORDINALITY n(tenant, name, n)
+              LEFT JOIN logs l ON l.tenant = n.tenant AND l.name = n.name
+              LEFT JOIN logs o ON o.id = l.of
+              LEFT JOIN logs f ON f.id = l.fork
+              LEFT JOIN leases h ON h.tenant = n.tenant AND h.log = n.name
+             ORDER BY n.n) known;
+    l_bytes := array_fill(0::bigint, ARRAY[cardinality(l_name)]);
+    l_updated := array_fill(NULL::bigint, ARRAY[cardinality(l_name)]);
+    l_status := array_fill(NULL::text, ARRAY[cardinality(l_name)]);
+    l_written := array_fill(false, ARRAY[cardinality(l_name)]);
+    c_tenant := array_fill(NULL::integer, ARRAY[cardinality(a_log)]);
+    c_before := array_fill(NULL::bigint, ARRAY[cardinality(a_log)]);
+    c_event := c_before;
+    c_position := c_before;
+    c_last := c_before;
+
     FOR v_batch IN 1 .. cardinality(b_tenant) LOOP
         v_t := b_tenant[v_batch];
-        v_tenant := p_tenants[v_t];
-        v_answer := NULL;
-        v_o_end := v_o; WHILE o_batch[v_o_end] = v_batch LOOP v_o_end := v_o_end + 1; END LOOP;
-        v_a_end := v_a; WHILE a_batch[v_a_end] = v_batch LOOP v_a_end := v_a_end + 1; END LOOP;
-        v_take_end := v_take; WHILE t_batch[v_take_end] = v_batch LOOP v_take_end := v_take_end + 1; END LOOP;
-        v_q_end := v_q; WHILE q_batch[v_q_end] = v_batch LOOP v_q_end := v_q_end + 1; END LOOP;
-        v_n_end := v_n; WHILE n_batch[v_n_end] = v_batch LOOP v_n_end := v_n_end + 1; END LOOP;
-        v_e_end := v_e; WHILE e_batch[v_e_end] = v_batch LOOP v_e_end := v_e_end + 1; END LOOP;
 
         <<decide>>
         BEGIN
             -- (1) Whether it happened before.
-            IF v_o_end > v_o THEN
+            IF NOT b_plain[v_batch] AND b_o[v_batch] >= v_o THEN
                 SELECT count(*), count(DISTINCT w.receipt), min(w.receipt), min(n.i)
                   INTO v_known, v_receipts, v_receipt, v_which
-                  FROM generate_series(v_o, v_o_end - 1) n(i)
-                  JOIN once w ON w.tenant = v_tenant AND w.name = o_hash[n.i];
-                IF v_known = v_o_end - v_o AND v_receipts = 1 THEN
+                  FROM generate_series(v_o, b_o[v_batch]) n(i)
+                  JOIN once w ON w.tenant = p_tenants[v_t] AND w.name = o_hash[n.i];
+                IF v_known = b_o[v_batch] - v_o + 1 AND v_receipts = 1 THEN
                     v_answer := 'again' || v_receipt;
                     EXIT decide;
                 ELSIF v_known > 0 THEN
@@ -118,244 +141,224 @@ BEGIN
             END IF;
 
             -- (2) Whether each log takes what is added.
-            FOR i IN v_a .. v_a_end - 1 LOOP
-                SELECT l.id, l.last, l.events, l.gone, h.owner, h.fence, h.until
-                  INTO v_id, v_last, v_events, v_gone, v_owner, v_fence, v_until
-                  FROM (SELECT) nothing
-                  LEFT JOIN logs l ON l.tenant = v_tenant AND l.name = a_log[i]
-                  LEFT JOIN leases h ON h.tenant = v_tenant AND h.log = a_log[i];
-                -- Whoever may not write at all need not hear what stands there by now.
-                IF a_guard[i] = 0 AND v_until > v_now THEN
-                    v_answer := format('held %s %s %s', i - v_a, v_until - v_now, v_owner);
-                    EXIT decide;
-                ELSIF a_guard[i] > 0 AND (v_fence = a_guard[i] AND v_until > v_now) IS NOT TRUE THEN
-                    v_answer := 'fenced ' || i - v_a;
-                    EXIT decide;
-                END IF;
-                c_new[i] := a_kind[i] IS NOT NULL;
-                IF c_new[i] THEN
-                    IF v_id IS NOT NULL THEN
-                        v_answer := format('conflict %s 0 %s', i - v_a, v_last);
+            FOR i IN v_a .. b_a[v_batch] LOOP
+                v_log := a_log[i];
+                v_last := CASE WHEN a_kind[i] IS NULL THEN l_last[v_log] ELSE coalesce(a_fork_at[i], 0) END;
+                v_answer := CASE
+                    -- Whoever may not write at all need not hear what stands there by now.
+                    WHEN a_guard[i] = 0 AND l_until[v_log] > v_now
+                    THEN format('held %s %s %s', i - v_a, l_until[v_log] - v_now, l_owner[v_log])
+                    WHEN a_guard[i] > 0 AND (l_fence[v_log] = a_guard[i] AND l_until[v_log] > v_now) IS NOT TRUE
+                    THEN 'fenced ' || i - v_a
+                    WHEN a_kind[i] IS NULL AND l_id[v_log] IS NULL THEN 'nolog ' || i - v_a
+                    WHEN a_kind[i] IS NOT NULL AND l_id[v_log] IS NOT NULL
+                    THEN format('conflict %s 0 %s', i - v_a, l_last[v_log])
+                    WHEN a_fork[i] IS NOT NULL AND l_id[a_fork[i]] IS NULL THEN 'nofork ' || i - v_a
+                    WHEN a_fork[i] IS NOT NULL AND v_last > l_last[a_fork[i]]
+                    THEN format('beyond %s %s', i - v_a, l_last[a_fork[i]])
+                    -- The thread of a run may begin in this same batch.
+                    WHEN a_of[i] IS NOT NULL AND l_id[a_of[i]] IS NULL AND a_of[i] <> ALL (a_log[v_a : b_a[v_batch]])
+                    THEN 'noof ' || i - v_a
+                    WHEN a_expect[i] <> v_last THEN format('conflict %s %s %s', i - v_a, a_expect[i], v_last)
+                    WHEN l_gone[v_log] IS NOT NULL AND a_guard[i] >= 0 THEN 'gone ' || i - v_a
+                    WHEN a_rewind[i] > v_last THEN format('rewind %s %s', i - v_a, v_last)
+                END;
+                EXIT decide WHEN v_answer IS NOT NULL;
+            END LOOP;
+
+            IF NOT b_plain[v_batch] THEN
+                v_tenant := p_tenants[v_t];
+                -- (3) Whether what waited can still be decided.
+                FOR i IN v_take .. b_t[v_batch] LOOP
+                    SELECT taken, expires INTO v_taken, v_expires FROM pending WHERE tenant = v_tenant AND id = t_id[i];
+                    IF NOT FOUND THEN
+                        v_answer := 'nopending ' || i - v_take;
+                        EXIT decide;
+                    ELSIF v_taken IS NOT NULL OR v_expires <= v_now THEN
+                        v_answer := format('taken %s %s', i - v_take, CASE WHEN v_taken IS NULL THEN 2 ELSE 1 END);
                         EXIT decide;
                     END IF;
-                    v_last := 0;
-                    v_events := 0;
-                    FOREACH j IN ARRAY ARRAY[1, 2] LOOP
-                        CONTINUE WHEN (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END) IS NULL;
-                        v_other_last := NULL;
-                        -- The other log may begin or go on in this same batch.
-                        FOR v_from IN v_a .. i - 1 LOOP
-                            IF a_log[v_from] = (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END) THEN
-                                v_other_last := c_last[v_from] + (SELECT count(*) FROM unnest(r_append) r WHERE r = v_from);
-                            END IF;
-                        END LOOP;
-                        IF v_other_last IS NULL THEN
-                            SELECT last INTO v_other_last FROM logs
-                             WHERE tenant = v_tenant AND name = (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END);
-                        END IF;
-                        IF v_other_last IS NULL THEN
-                            v_answer := (CASE j WHEN 1 THEN 'nofork ' ELSE 'noof ' END) || i - v_a;
-                            EXIT decide;
-                        END IF;
-                        IF j = 1 THEN
-                            IF a_fork_at[i] > v_other_last THEN
-                                v_answer := format('beyond %s %s', i - v_a, v_other_last);
-                                EXIT decide;
-                            END IF;
-                            v_last := a_fork_at[i];
-                        END IF;
-                    END LOOP;
-                ELSIF v_id IS NULL THEN
-                    v_answer := 'nolog ' || i - v_a;
-                    EXIT decide;
-                END IF;
-                IF a_expect[i] <> v_last THEN
-                    v_answer := format('conflict %s %s %s', i - v_a, a_expect[i], v_last);
-                    EXIT decide;
-                END IF;
-                IF v_gone IS NOT NULL AND a_guard[i] >= 0 THEN
-                    v_answer := 'gone ' || i - v_a;
-                    EXIT decide;
-                END IF;
-                c_id[i] := v_id;
-                c_last[i] := v_last;
-                c_events[i] := v_events;
-            END LOOP;
-
-            -- (3) Whether what waited can still be decided.
-            FOR i IN v_take .. v_take_end - 1 LOOP
-                SELECT taken, expires INTO v_taken, v_expires FROM pending WHERE tenant = v_tenant AND id = t_id[i];
-                IF NOT FOUND THEN
-                    v_answer := 'nopending ' || i - v_take;
-                    EXIT decide;
-                ELSIF v_taken IS NOT NULL OR v_expires <= v_now THEN
-                    v_answer := format('taken %s %s', i - v_take, CASE WHEN v_taken IS NULL THEN 2 ELSE 1 END);
-                    EXIT decide;
-                END IF;
-            END LOOP;
-
-            -- (4) Whether what is asked is new, and rewinds go back.
-            FOR i IN v_q .. v_q_end - 1 LOOP
-                IF EXISTS (SELECT FROM pending WHERE tenant = v_tenant AND id = q_id[i]) THEN
-                    v_answer := 'asked ' || i - v_q;
-                    EXIT decide;
-                END IF;
-            END LOOP;
-            FOR i IN v_a .. v_a_end - 1 LOOP
-                IF a_rewind[i] > c_last[i] THEN
-                    v_answer := format('rewind %s %s', i - v_a, c_last[i]);
-                    EXIT decide;
-                END IF;
-            END LOOP;
-
-            -- (5) Whether captured turns are new; and what is erased, there.
-            FOR i IN v_n .. v_n_end - 1 LOOP
-                IF EXISTS (SELECT FROM turns WHERE tenant = v_tenant AND name = n_id[i]) THEN
-                    v_answer := 'turn ' || i - v_n;
-                    EXIT decide;
-                END IF;
-            END LOOP;
-            FOR i IN v_e .. v_e_end - 1 LOOP
-                IF e_log[i] <> ALL (a_log[v_a : v_a_end - 1])
-                   AND NOT EXISTS (SELECT FROM logs WHERE tenant = v_tenant AND name = e_log[i]) THEN
-                    v_answer := 'noerase ' || i - v_e;
-                    EXIT decide;
-                END IF;
-            END LOOP;
-
-            -- It holds: all of it is written.
-            v_answer := 'ok';
-            v_receipt := '';
-            v_segment := g_id[v_t];
-            v_position := g_position[v_t];
-            v_link := g_link[v_t];
-            FOR i IN v_a .. v_a_end - 1 LOOP
-                WHILE r_append[v_r] < i LOOP v_r := v_r + 1; END LOOP;
-                -- What the log is, as its records prove it: the same as in chain.rs.
-                IF c_new[i] THEN
-                    c_id[i] := nextval('logs_id_seq');
-                    v_nature := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
-                        coalesce(a_of[i], ''), coalesce(a_fork[i], ''), coalesce(a_fork_at[i]::text, ''));
-                ELSE
-                    SELECT concat_ws(E'\n', CASE l.kind WHEN 1 THEN 'thread' ELSE 'run' END, coalesce(o.name, ''),
-                                     coalesce(f.name, ''), coalesce(l.fork_at::text, '')) INTO v_nature
-                      FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
-                     WHERE l.id = c_id[i];
-                END IF;
-                v_seq := c_last[i];
-                v_event := c_events[i];
-                v_updated := NULL;
-                v_bytes := 0;
-                c_first[i] := v_seq + 1;
-                WHILE r_append[v_r] = i LOOP
-                    IF v_segment IS NULL THEN
-                        v_segment := nextval('segments_id_seq');
-                    END IF;
-                    v_seq := v_seq + 1;
-                    v_position := v_position + 1;
-                    v_event := v_event + r_events[v_r];
-                    v_at := coalesce(r_at[v_r], v_now);
-                    v_updated := greatest(v_updated, v_at);
-                    v_bytes := v_bytes + r_size[v_r];
-                    -- The same as in chain.rs.
-                    v_link := sha256(v_link || r_commitment[v_r] || convert_to(concat_ws(E'\n', 'throughline record 1',
-                        p_tenant_names[v_t], a_log[i], v_nature, v_seq, r_kind[v_r], v_at, r_events[v_r],
-                        CASE WHEN r_events[v_r] > 0 THEN v_event::text ELSE '' END, coalesce(r_about[v_r]::text, ''),
-                        r_size[v_r], p_writer, v_position), 'UTF8'));
-                    v_blob := NULL;
-                    IF r_blob[v_r] IS NOT NULL THEN
-                        INSERT INTO blobs (tenant, hash, content) VALUES (v_tenant, r_blob[v_r], r_blob_content[v_r])
-                            ON CONFLICT (tenant, hash) DO NOTHING RETURNING id INTO v_blob;
-                        IF v_blob IS NULL THEN
-                            SELECT id INTO v_blob FROM blobs WHERE tenant = v_tenant AND hash = r_blob[v_r];
-                        END IF;
-                    END IF;
-                    v_record := nextval('records_id_seq');
-                    INSERT INTO records VALUES (v_record, v_tenant, c_id[i], v_seq, r_kind[v_r], v_at, r_events[v_r],
-                        CASE WHEN r_events[v_r] > 0 THEN v_event END, r_about[v_r], r_size[v_r], v_segment, v_position,
-                        r_commitment[v_r], v_link, NULL, v_blob, r_content[v_r]);
-                    INSERT INTO salts VALUES (v_record, v_tenant, r_epoch[v_r], r_salt[v_r]);
-                    v_r := v_r + 1;
                 END LOOP;
-                v_rewinds := CASE WHEN a_rewind[i] IS NOT NULL THEN c_first[i] || ':' || a_rewind[i] END;
-                IF c_new[i] THEN
+
+                -- (4) Whether what is asked is new.
+                FOR i IN v_q .. b_q[v_batch] LOOP
+                    IF EXISTS (SELECT FROM pending WHERE tenant = v_tenant AND id = q_id[i]) THEN
+                        v_answer := 'asked ' || i - v_q;
+                        EXIT decide;
+                    END IF;
+                END LOOP;
+
+                -- (5) Whether captured turns are new; and what is erased, there.
+                FOR i IN v_n .. b_n[v_batch] LOOP
+                    IF EXISTS (SELECT FROM turns WHERE tenant = v_tenant AND name = n_id[i]) THEN
+                        v_answer := 'turn ' || i - v_n;
+                        EXIT decide;
+                    END IF;
+                END LOOP;
+                FOR i IN v_e .. b_e[v_batch] LOOP
+                    IF l_id[e_log[i]] IS NULL AND e_log[i] <> ALL (a_log[v_a : b_a[v_batch]]) THEN
+                        v_answer := 'noerase ' || i - v_e;
+                        EXIT decide;
+                    END IF;
+                END LOOP;
+
+                -- It holds. The logs that it opens come first: others of the batch may refer to them, in whichever order.
+                FOR i IN v_a .. b_a[v_batch] LOOP
+                    CONTINUE WHEN a_kind[i] IS NULL;
+                    l_id[a_log[i]] := nextval('logs_id_seq');
+                END LOOP;
+                FOR i IN v_a .. b_a[v_batch] LOOP
+                    CONTINUE WHEN a_kind[i] IS NULL;
+                    v_log := a_log[i];
+                    l_last[v_log] := coalesce(a_fork_at[i], 0);
+                    l_events[v_log] := 0;
+                    l_nature[v_log] := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
+                        coalesce(l_name[a_of[i]], ''), coalesce(l_name[a_fork[i]], ''), coalesce(a_fork_at[i]::text, ''));
                     IF a_fork[i] IS NOT NULL THEN
                         -- What the parent had rewound up to there is rewound here too.
-                        v_rewinds := nullif(concat_ws(' ', (
-                            SELECT string_agg(pair, ' ' ORDER BY n)
-                              FROM logs, unnest(string_to_array(rewinds, ' ')) WITH ORDINALITY p(pair, n)
-                             WHERE tenant = v_tenant AND name = a_fork[i]
-                               AND split_part(pair, ':', 1)::bigint <= a_fork_at[i]), v_rewinds), '');
+                        SELECT string_agg(pair, ' ' ORDER BY n) INTO v_rewinds
+                          FROM unnest(string_to_array(l_rewinds[a_fork[i]], ' ')) WITH ORDINALITY p(pair, n)
+                         WHERE split_part(pair, ':', 1)::bigint <= a_fork_at[i];
+                        l_rewinds[v_log] := v_rewinds;
                     END IF;
-                    INSERT INTO logs (id, tenant, name, kind, of, fork, fork_at, rewinds, status, last, events, bytes,
-                                      created, updated)
-                    VALUES (c_id[i], v_tenant, a_log[i], a_kind[i],
-                            (SELECT id FROM logs WHERE tenant = v_tenant AND name = a_of[i]),
-                            (SELECT id FROM logs WHERE tenant = v_tenant AND name = a_fork[i]), a_fork_at[i],
-                            v_rewinds, a_status[i], v_seq, v_event, v_bytes, v_now, coalesce(v_updated, v_now));
-                ELSE
-                    UPDATE logs SET last = v_seq, events = v_event, bytes = bytes + v_bytes,
-                           updated = greatest(updated, coalesce(v_updated, v_now)),
-                           status = coalesce(a_status[i], status),
-                           rewinds = nullif(concat_ws(' ', rewinds, v_rewinds), '')
-                     WHERE id = c_id[i];
-                END IF;
-                c_last[i] := v_seq;
-                v_answer := v_answer || format(E'\n%s %s %s %s', c_first[i], v_seq, v_event, c_id[i]);
-                v_receipt := v_receipt || format(E'%s\t%s\t%s\t%s\n', a_log[i], c_first[i], v_seq, v_event);
-            END LOOP;
-            g_id[v_t] := v_segment;
-            g_position[v_t] := v_position;
-            g_link[v_t] := v_link;
-
-            IF v_o_end > v_o THEN
-                INSERT INTO once SELECT v_tenant, o_hash[n.i], v_receipt FROM generate_series(v_o, v_o_end - 1) n(i)
-                    ON CONFLICT DO NOTHING;
+                    INSERT INTO logs (id, tenant, name, kind, of, fork, fork_at, last, events, bytes, created, updated)
+                    VALUES (l_id[v_log], v_tenant, l_name[v_log], a_kind[i], l_id[a_of[i]], l_id[a_fork[i]],
+                            a_fork_at[i], l_last[v_log], 0, 0, v_now, 0);
+                END LOOP;
             END IF;
-            FOR i IN v_take .. v_take_end - 1 LOOP
-                UPDATE pending SET taken = v_now WHERE tenant = v_tenant AND id = t_id[i];
-            END LOOP;
-            FOR i IN v_q .. v_q_end - 1 LOOP
-                INSERT INTO pending VALUES (v_tenant, q_id[i], q_kind[i], c_id[q_append[i]], c_last[q_append[i]],
-                                            v_now, v_now + q_expires[i], NULL);
-            END LOOP;
-            FOR i IN v_n .. v_n_end - 1 LOOP
-                INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
-                VALUES (v_tenant, n_id[i], n_parent[i], c_id[n_append[i]], c_first[n_append[i]], c_last[n_append[i]],
-                        n_prefix[i]) RETURNING id INTO v_turn;
-                WHILE k_node[v_k] < i LOOP v_k := v_k + 1; END LOOP;
-                WHILE k_node[v_k] = i LOOP
-                    INSERT INTO turn_keys VALUES (v_tenant, k_kind[v_k], k_hash[v_k], v_turn) ON CONFLICT DO NOTHING;
-                    v_k := v_k + 1;
-                END LOOP;
+
+            v_answer := 'ok';
+            v_receipt := '';
+            FOR i IN v_a .. b_a[v_batch] LOOP
+                v_log := a_log[i];
+                v_last := l_last[v_log];
+                c_tenant[i] := v_t;
+                c_before[i] := v_last;
+                c_event[i] := l_events[v_log];
+                c_position[i] := g_position[v_t];
+                v_last := v_last + a_records[i];
+                c_last[i] := v_last;
+                g_position[v_t] := g_position[v_t] + a_records[i];
+                l_last[v_log] := v_last;
+                IF a_events[i] > 0 THEN
+                    l_events[v_log] := l_events[v_log] + a_events[i];
+                END IF;
+                l_bytes[v_log] := l_bytes[v_log] + a_bytes[i];
+                l_updated[v_log] := greatest(l_updated[v_log], a_at[i], CASE WHEN a_now[i] THEN v_now END);
+                l_written[v_log] := true;
+                IF a_status[i] IS NOT NULL THEN
+                    l_status[v_log] := a_status[i];
+                END IF;
+                IF a_rewind[i] IS NOT NULL THEN
+                    l_rewinds[v_log] := concat_ws(' ', l_rewinds[v_log], c_before[i] + 1 || ':' || a_rewind[i]);
+                END IF;
+                v_answer := concat(v_answer, E'\n', c_before[i] + 1, ' ', v_last, ' ', l_events[v_log], ' ', l_id[v_log]);
+                IF NOT b_plain[v_batch] THEN
+                    v_receipt := concat(v_receipt, l_name[v_log], E'\t', c_before[i] + 1, E'\t', v_last, E'\t',
+                                        l_events[v_log], E'\n');
+                END IF;
             END LOOP;
 
-            -- (6) Contents are destroyed last.
-            FOR i IN v_e .. v_e_end - 1 LOOP
-                WHILE s_erase[v_s] < i LOOP v_s := v_s + 1; END LOOP;
-                v_seqs := '{}';
-                WHILE s_erase[v_s] = i LOOP
-                    v_seqs := v_seqs || s_seq[v_s];
-                    v_s := v_s + 1;
+            IF NOT b_plain[v_batch] THEN
+                IF b_o[v_batch] >= v_o THEN
+                    INSERT INTO once SELECT v_tenant, o_hash[n.i], v_receipt FROM generate_series(v_o, b_o[v_batch]) n(i)
+                        ON CONFLICT DO NOTHING;
+                END IF;
+                FOR i IN v_take .. b_t[v_batch] LOOP
+                    UPDATE pending SET taken = v_now WHERE tenant = v_tenant AND id = t_id[i];
                 END LOOP;
-                SELECT id INTO v_other FROM logs WHERE tenant = v_tenant AND name = e_log[i];
-                SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
-                  INTO v_ids, v_blobs, v_bytes
-                  FROM records
-                 WHERE tenant = v_tenant AND log = v_other AND erased IS NULL AND (e_all[i] OR seq = ANY (v_seqs))
-                   -- What says that contents were destroyed stays.
-                   AND kind NOT IN ('forgotten', 'expired');
-                DELETE FROM salts WHERE record = ANY (v_ids);
-                UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
-                DELETE FROM blobs b WHERE b.id = ANY (v_blobs)
-                   AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
-                UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
-                 WHERE id = v_other;
-            END LOOP;
+                FOR i IN v_q .. b_q[v_batch] LOOP
+                    INSERT INTO pending VALUES (v_tenant, q_id[i], q_kind[i], l_id[a_log[q_append[i]]],
+                                                c_last[q_append[i]], v_now, v_now + q_expires[i], NULL);
+                END LOOP;
+                FOR i IN v_n .. b_n[v_batch] LOOP
+                    INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
+                    VALUES (v_tenant, n_id[i], n_parent[i], l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
+                            c_last[n_append[i]], n_prefix[i]) RETURNING id INTO v_turn;
+                    INSERT INTO turn_keys SELECT v_tenant, k_kind[k], k_hash[k], v_turn
+                      FROM generate_series(coalesce(n_k[i - 1], 0) + 1, n_k[i]) k ON CONFLICT DO NOTHING;
+                END LOOP;
+                FOR i IN v_e .. b_e[v_batch] LOOP
+                    x_erase := x_erase || i;
+                    IF e_all[i] THEN
+                        l_gone[e_log[i]] := e_why[i];
+                    END IF;
+                END LOOP;
+            END IF;
         END;
 
-        v_answers := v_answers || v_answer;
-        v_o := v_o_end; v_a := v_a_end; v_take := v_take_end; v_q := v_q_end; v_n := v_n_end; v_e := v_e_end;
+        v_answers[v_batch] := v_answer;
+        v_a := b_a[v_batch] + 1;
+        IF NOT b_plain[v_batch] THEN
+            v_o := b_o[v_batch] + 1; v_take := b_t[v_batch] + 1; v_q := b_q[v_batch] + 1; v_n := b_n[v_batch] + 1;
+            v_e := b_e[v_batch] + 1;
+        END IF;
+    END LOOP;
+
+    -- The segments that this group begins.
+    FOR i IN 1 .. cardinality(p_tenants) LOOP
+        IF g_id[i] IS NULL AND g_position[i] > g_from[i] THEN
+            g_id[i] := nextval('segments_id_seq');
+        END IF;
+    END LOOP;
+    -- What each record says about itself in its chain: the same as in chain.rs.
+    SELECT array_agg(id), array_agg(tenant), array_agg(body) INTO w_id, w_tenant, w_body
+      FROM (SELECT CASE WHEN c_tenant[r_append[r]] IS NOT NULL THEN nextval('records_id_seq') END AS id,
+                   c_tenant[r_append[r]] AS tenant,
+                   r_commitment[r] || convert_to(concat_ws(E'\n', 'throughline record 1',
+                       p_tenant_names[c_tenant[r_append[r]]], l_name[a_log[r_append[r]]], l_nature[a_log[r_append[r]]],
+                       c_before[r_append[r]] + r_place[r], r_kind[r], coalesce(r_at[r], v_now), r_events[r],
+                       CASE WHEN r_events[r] > 0 THEN (c_event[r_append[r]] + r_event[r])::text ELSE '' END,
+                       coalesce(r_about[r]::text, ''), r_size[r], p_writer, c_position[r_append[r]] + r_place[r]),
+                       'UTF8') AS body
+              FROM generate_series(1, cardinality(r_append)) r) written;
+    w_link := array_fill(NULL::bytea, ARRAY[cardinality(r_append)]);
+    FOR i IN 1 .. cardinality(r_append) LOOP
+        CONTINUE WHEN w_tenant[i] IS NULL;
+        v_link := sha256(g_link[w_tenant[i]] || w_body[i]);
+        g_link[w_tenant[i]] := v_link;
+        w_link[i] := v_link;
+    END LOOP;
+    IF g_position <> g_from THEN
+        IF p_blobs THEN
+            INSERT INTO blobs (tenant, hash, content)
+            SELECT p_tenants[w_tenant[r]], r_blob[r], r_blob_content[r] FROM generate_series(1, cardinality(r_append)) r
+             WHERE w_id[r] IS NOT NULL AND r_blob[r] IS NOT NULL
+                ON CONFLICT (tenant, hash) DO NOTHING;
+        END IF;
+        INSERT INTO records
+        SELECT w_id[r], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]], c_before[r_append[r]] + r_place[r], r_kind[r],
+               coalesce(r_at[r], v_now), r_events[r],
+               CASE WHEN r_events[r] > 0 THEN c_event[r_append[r]] + r_event[r] END, r_about[r], r_size[r],
+               g_id[w_tenant[r]], c_position[r_append[r]] + r_place[r], r_commitment[r], w_link[r], NULL,
+               CASE WHEN r_blob[r] IS NOT NULL
+                    THEN (SELECT b.id FROM blobs b WHERE b.tenant = p_tenants[w_tenant[r]] AND b.hash = r_blob[r]) END,
+               r_content[r]
+          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL;
+        INSERT INTO salts
+        SELECT w_id[r], p_tenants[w_tenant[r]], r_epoch[r], r_salt[r]
+          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL;
+    END IF;
+    UPDATE logs l SET last = l_last[n], events = l_events[n], bytes = l.bytes + l_bytes[n], rewinds = l_rewinds[n],
+           updated = greatest(l.updated, l_updated[n]), status = coalesce(l_status[n], l.status)
+      FROM unnest(l_id) WITH ORDINALITY u(id, n) WHERE l_written[n] AND l.id = u.id;
+
+    -- Contents are destroyed last.
+    FOREACH i IN ARRAY x_erase LOOP
+        v_tenant := l_tenant[e_log[i]];
+        SELECT array_agg(seq) INTO v_seqs FROM unnest(s_erase, s_seq) s(erase, seq) WHERE erase = i;
+        SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
+          INTO v_ids, v_blobs, v_bytes
+          FROM records
+         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND erased IS NULL AND (e_all[i] OR seq = ANY (v_seqs))
+           -- What says that contents were destroyed stays.
+           AND kind NOT IN ('forgotten', 'expired');
+        DELETE FROM salts WHERE record = ANY (v_ids);
+        UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
+        DELETE FROM blobs b WHERE b.id = ANY (v_blobs)
+           AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
+        UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
+         WHERE id = l_id[e_log[i]];
     END LOOP;
 
     v_answers := v_answers || format('now %s', v_now);

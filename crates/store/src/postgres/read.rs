@@ -72,15 +72,16 @@ pub(super) async fn logs(
     if let Some(after) = &after {
         params.push(after);
         conditions.push(format!(
-            "(l.updated, l.id) {comparison} \
-             (SELECT updated, id FROM logs WHERE tenant = $1 AND name = ${})",
+            "(l.hour, l.updated, l.id) {comparison} \
+             (SELECT hour, updated, id FROM logs WHERE tenant = $1 AND name = ${})",
             params.len()
         ));
     }
     let (limit, conditions) = (i64::from(listing.limit), conditions.join(" AND "));
     params.push(&limit);
     let sql = format!(
-        "{LOG} WHERE {conditions} ORDER BY l.updated {direction}, l.id {direction} LIMIT ${}",
+        "{LOG} WHERE {conditions} \
+         ORDER BY l.hour {direction}, l.updated {direction}, l.id {direction} LIMIT ${}",
         params.len()
     );
     shared.server.query(&sql, &params).await?.iter().map(head).collect()

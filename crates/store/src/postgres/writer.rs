@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use throughline_core::{Name, Receipt, StoreError, Tenant};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::{Client, Statement};
 
@@ -17,7 +18,7 @@ use crate::chain::Head;
 use crate::manifest::{Manifest, Series};
 use crate::options::Durability;
 use crate::postgres::Shared;
-use crate::postgres::commit::{Columns, Prepared, STATEMENT, moved, verdict};
+use crate::postgres::commit::{Columns, Prepared, moved, statement, verdict};
 use crate::postgres::connect::{is_contended, is_lost};
 use crate::postgres::read::{damaged, field};
 
@@ -68,7 +69,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
             None => Ok(jobs.recv().await),
         };
         let mut group = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut has_waited) = (0, false);
         let mut next = match job {
             Ok(None) => break,
             Ok(Some(job)) => Some(job),
@@ -89,6 +90,12 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
                 break;
             }
             next = jobs.try_recv().ok();
+            if next.is_none() && !has_waited {
+                // Those who are about to ask come along: whoever was answered just now may have more to write.
+                has_waited = true;
+                yield_now().await;
+                next = jobs.try_recv().ok();
+            }
         }
         if !group.is_empty() {
             writer.write(group).await;
@@ -324,7 +331,11 @@ impl Writer {
             let durable = "SELECT set_config('synchronous_commit', 'on', false) \
                            WHERE current_setting('synchronous_commit') = 'off'";
             client.execute(durable, &[]).await.map_err(|error| server.error(error))?;
-            let statement = client.prepare(STATEMENT).await.map_err(|error| server.error(error))?;
+            // What the function does is planned once: its columns are long one time and short the next.
+            let planned = "SET plan_cache_mode = force_generic_plan";
+            client.batch_execute(planned).await.map_err(|error| server.error(error))?;
+            let statement =
+                client.prepare(&statement()).await.map_err(|error| server.error(error))?;
             self.connection = Some((client, statement));
         }
         self.connection.as_ref().ok_or(StoreError::Closed)

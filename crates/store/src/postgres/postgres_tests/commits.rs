@@ -96,7 +96,7 @@ async fn what_does_not_hold_is_refused_and_writes_nothing() {
     );
     assert_eq!(said(try_with(append("b", [record("x")])).await), "there is no log b");
     assert_eq!(said(try_with(fork("nobody", 1)).await), "there is no thread nobody");
-    assert_eq!(said(try_with(fork("a", 4)).await), "a ends at 3: fork it there or before");
+    assert_eq!(said(try_with(fork("a", 4)).await), "a ends at 2: fork it there or before");
     assert_eq!(said(try_with(run).await), "there is no thread nobody");
     let rewind = SealedAppend { rewind_to: Some(3), ..append("a", [record("x")]) };
     assert_eq!(

@@ -77,7 +77,7 @@ async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
 
 #[tokio::test]
 async fn a_group_that_is_sent_twice_is_written_once() {
-    use crate::postgres::commit::{Columns, Prepared, STATEMENT};
+    use crate::postgres::commit::{Columns, Prepared, statement};
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_group_that_is_sent_twice_is_written_once() {
     let columns = Columns::of(&prepared);
     let client = client(&url).await;
     let send = async |number: i64| {
-        client.query_one(STATEMENT, &columns.params([&"w9", &number, &false])).await
+        client.query_one(&statement(), &columns.params([&"w9", &number, &false])).await
     };
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     let first = answers(send(5).await.unwrap());
