@@ -8,6 +8,7 @@ use throughline_core::{Digest, Name, Tenant};
 use crate::chain::{GENESIS, Head, Link};
 use crate::manifest::Manifest;
 use crate::sqlite::commit::{number, unsigned};
+use crate::sqlite::plan::Known;
 
 /// The chains of this writer, one for each tenant.
 pub(super) struct Chains {
@@ -16,6 +17,8 @@ pub(super) struct Chains {
     segments: HashMap<Tenant, Segment>,
     /// When the last manifest was signed.
     signed: i64,
+    /// What the logs are that it writes to.
+    pub(super) known: Known,
 }
 
 /// One tenant's chain.
@@ -52,7 +55,7 @@ impl Segment {
 
 impl Chains {
     pub(super) fn new(writer: Name) -> Self {
-        Self { writer, segments: HashMap::new(), signed: 0 }
+        Self { writer, segments: HashMap::new(), signed: 0, known: Known::default() }
     }
 
     /// The tenant's row, if it has one.
@@ -124,6 +127,7 @@ impl Chains {
 
     /// Nothing of the transaction holds: the chains end where they ended before it.
     pub(super) fn roll_back(&mut self) {
+        self.known.clear();
         self.segments.retain(|_, segment| match segment.before {
             None => false,
             Some((position, link)) => {

@@ -1,6 +1,6 @@
 //! One batch: everything that could stop it is looked at first, then all of it is written.
 
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
 use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
@@ -33,14 +33,42 @@ impl From<StoreError> for Stop {
     }
 }
 
+/// The statements that every append needs, looked up once for a whole group.
+pub(super) struct Hot<'db> {
+    db: &'db Connection,
+    update: CachedStatement<'db>,
+    record: CachedStatement<'db>,
+    salt: CachedStatement<'db>,
+}
+
+impl<'db> Hot<'db> {
+    pub(super) fn of(db: &'db Connection) -> Result<Self, rusqlite::Error> {
+        let update = "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
+                      updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
+                      WHERE id = ?1";
+        let record =
+            "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
+                    segment, position, commitment, link, blob, content)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let salt = "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)";
+        Ok(Self {
+            db,
+            update: db.prepare_cached(update)?,
+            record: db.prepare_cached(record)?,
+            salt: db.prepare_cached(salt)?,
+        })
+    }
+}
+
 impl Chains {
     /// Writes the batch, or says why not and has written nothing.
     pub(super) fn apply(
         &mut self,
-        db: &Connection,
+        hot: &mut Hot<'_>,
         batch: &SealedBatch,
         now: i64,
     ) -> Result<Receipt, Stop> {
+        let db = hot.db;
         let known = self.tenant(db, &batch.tenant)?;
         // Nothing is found of a tenant that has nothing yet.
         let tenant = known.unwrap_or(NOBODY);
@@ -49,7 +77,7 @@ impl Chains {
         }
         let mut plans = Vec::with_capacity(batch.appends.len());
         for append in &batch.appends {
-            plans.push(plan(db, tenant, batch, append, now)?);
+            plans.push(plan(db, &mut self.known, tenant, batch, append, now)?);
         }
         for id in &batch.takes {
             check_open(db, tenant, id, now)?;
@@ -86,7 +114,8 @@ impl Chains {
             }
         }
         for (append, plan) in batch.appends.iter().zip(&mut plans) {
-            self.append(db, &batch.tenant, append, plan, now)?;
+            self.append(hot, &batch.tenant, append, plan, now)?;
+            self.known.wrote(tenant, &append.log, plan);
         }
         for id in &batch.takes {
             let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
@@ -108,6 +137,7 @@ impl Chains {
         }
         for erase in &batch.erases {
             destroy(db, tenant, erase)?;
+            self.known.clear();
         }
         let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
             log: append.log.clone(),
@@ -125,7 +155,7 @@ impl Chains {
 
     fn append(
         &mut self,
-        db: &Connection,
+        hot: &mut Hot<'_>,
         tenant: &Tenant,
         append: &SealedAppend,
         plan: &mut Plan,
@@ -140,16 +170,13 @@ impl Chains {
             let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
             plan.events = last_event.unwrap_or(plan.events);
             bytes += record.size;
-            self.record(db, tenant, &append.log, plan, record, (at, last_event, now))?;
+            self.record(hot, tenant, &append.log, plan, record, (at, last_event, now))?;
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
             plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
         }
-        let update = "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
-                      updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
-                      WHERE id = ?1";
-        db.prepare_cached(update)?.execute(params![
+        hot.update.execute(params![
             plan.id,
             number(plan.last),
             number(plan.events),
@@ -165,7 +192,7 @@ impl Chains {
 
     fn record(
         &mut self,
-        db: &Connection,
+        hot: &mut Hot<'_>,
         tenant: &Tenant,
         log: &LogId,
         plan: &Plan,
@@ -173,6 +200,7 @@ impl Chains {
         (at, last_event, now): (i64, Option<u64>, i64),
     ) -> Result<(), Stop> {
         let writer = self.writer.clone();
+        let db = hot.db;
         let segment = self.segment(db, tenant, now)?;
         let position = segment.next();
         let header = Header {
@@ -202,11 +230,7 @@ impl Chains {
                 Some(db.prepare_cached(find)?.query_row(row, |row| row.get::<_, i64>(0))?)
             }
         };
-        let keep =
-            "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
-                    segment, position, commitment, link, blob, content)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-        db.prepare_cached(keep)?.execute(params![
+        hot.record.execute(params![
             segment.tenant,
             plan.id,
             number(plan.last),
@@ -223,10 +247,9 @@ impl Chains {
             blob,
             &*record.content
         ])?;
-        let keep = "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)";
         let id = db.last_insert_rowid();
         let salt = &record.salt;
-        db.prepare_cached(keep)?.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
+        hot.salt.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
         Ok(())
     }
 }

@@ -1,5 +1,9 @@
 //! Whether a batch may be written, and what becomes of each log if it is. Nothing is written here.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{ForkPoint, LogId, Name, PendingStatus, Receipt, StoreError};
 
@@ -9,6 +13,7 @@ use crate::refusal;
 use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
 
 /// A log, as it is before and then after the batch.
+#[derive(Clone)]
 pub(super) struct Plan {
     /// Its row; one that the batch opens has none yet.
     pub(super) id: i64,
@@ -19,7 +24,7 @@ pub(super) struct Plan {
     pub(super) events: u64,
     pub(super) rewinds: String,
     /// What the log is, as its records prove it.
-    pub(super) nature: String,
+    pub(super) nature: Arc<str>,
 }
 
 /// The receipt of the batch that was written under the same names.
@@ -48,13 +53,19 @@ pub(super) fn repeated(
 /// What becomes of the log, if the append may be.
 pub(super) fn plan(
     db: &Connection,
+    known: &mut Known,
     tenant: i64,
     batch: &SealedBatch,
     append: &SealedAppend,
     now: i64,
 ) -> Result<Plan, Stop> {
-    check_guard(db, tenant, append, now)?;
-    let mut plan = match (&append.opening, find_log(db, tenant, &append.log)?) {
+    let found = known.log(db, tenant, &append.log)?;
+    let lease = match &found {
+        Some(log) => log.lease.clone(),
+        None => find_lease(db, tenant, &append.log)?,
+    };
+    check_guard(append, lease, now)?;
+    let mut plan = match (&append.opening, found.map(|log| (log.plan.clone(), log.gone))) {
         (None, None) => {
             return Err(refusal::no_log(&append.log).into());
         }
@@ -67,10 +78,10 @@ pub(super) fn plan(
             return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
         }
         (Some(opening), None) => {
-            let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref());
+            let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref()).into();
             if let Some(of) = &opening.of {
                 let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
-                if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
+                if known.log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
                     return Err(refusal::no_thread(of).into());
                 }
             }
@@ -84,14 +95,14 @@ pub(super) fn plan(
                     rewinds: String::new(),
                     nature,
                 },
-                Some(fork) => match find_log(db, tenant, &fork.log)? {
+                Some(fork) => match known.log(db, tenant, &fork.log)?.map(|log| &log.plan) {
                     None => {
                         return Err(refusal::no_thread(&fork.log).into());
                     }
-                    Some((parent, _)) if fork.at > parent.last => {
+                    Some(parent) if fork.at > parent.last => {
                         return Err(refusal::fork_beyond(&fork.log, parent.last).into());
                     }
-                    Some((parent, _)) => Plan {
+                    Some(parent) => Plan {
                         id: 0,
                         parent: Some(parent.id),
                         first: 0,
@@ -110,12 +121,71 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// The log's row, and whether its content is gone.
+/// How many logs are remembered at most.
+const MOST_KNOWN: usize = 4096;
+
+/// The logs that were written to lately, so that they need not be looked up again. They hold as long as nobody else
+/// writes to the file.
+#[derive(Default)]
+pub(super) struct Known {
+    logs: HashMap<(i64, LogId), KnownLog>,
+    /// The file's data version: another one tells that somebody else wrote.
+    version: i64,
+}
+
+/// A log's row, why its content is gone, and who holds it.
+struct KnownLog {
+    plan: Plan,
+    gone: Option<i16>,
+    lease: Option<HeldBy>,
+}
+
+/// The lease of a log: its owner, its fence, and until when.
+type HeldBy = (Name, u64, i64);
+
+impl Known {
+    /// Keeps what still holds in the transaction that begins.
+    pub(super) fn begin(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
+        let version = db.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        if version != self.version || self.logs.len() > MOST_KNOWN {
+            self.clear();
+            self.version = version;
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.logs.clear();
+    }
+
+    /// Remembers what became of the log.
+    pub(super) fn wrote(&mut self, tenant: i64, log: &LogId, plan: &Plan) {
+        if let Some(known) = self.logs.get_mut(&(tenant, log.clone())) {
+            known.plan = plan.clone();
+        }
+    }
+
+    fn log(
+        &mut self,
+        db: &Connection,
+        tenant: i64,
+        log: &LogId,
+    ) -> Result<Option<&KnownLog>, rusqlite::Error> {
+        match self.logs.entry((tenant, log.clone())) {
+            Entry::Occupied(known) => Ok(Some(known.into_mut())),
+            Entry::Vacant(place) => {
+                let found = find_log(db, tenant, log)?;
+                Ok(found.map(|found| &*place.insert(found)))
+            }
+        }
+    }
+}
+
 fn find_log(
     db: &Connection,
     tenant: i64,
     log: &LogId,
-) -> Result<Option<(Plan, Option<i16>)>, rusqlite::Error> {
+) -> Result<Option<KnownLog>, rusqlite::Error> {
     let find = "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
                 l.fork_at FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
                 WHERE l.tenant = ?1 AND l.name = ?2";
@@ -132,9 +202,22 @@ fn find_log(
             last: unsigned(row.get(1)?),
             events: unsigned(row.get(2)?),
             rewinds: row.get(3)?,
-            nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()),
+            nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()).into(),
         };
         Ok((plan, row.get(4)?))
+    });
+    let Some((plan, gone)) = found.optional()? else { return Ok(None) };
+    Ok(Some(KnownLog { plan, gone, lease: find_lease(db, tenant, log)? }))
+}
+
+fn find_lease(
+    db: &Connection,
+    tenant: i64,
+    log: &LogId,
+) -> Result<Option<HeldBy>, rusqlite::Error> {
+    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
+    let found = db.prepare_cached(lease)?.query_row(params![tenant, log.0], |row| {
+        Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
     });
     found.optional()
 }
@@ -164,28 +247,17 @@ fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
     }
 }
 
-fn check_guard(db: &Connection, tenant: i64, append: &SealedAppend, now: i64) -> Result<(), Stop> {
-    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
-    let lease = |db: &Connection| {
-        let row = params![tenant, append.log.0];
-        let found = db.prepare_cached(lease)?.query_row(row, |row| {
-            Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
-        });
-        found.optional()
-    };
-    match append.guard {
-        Guard::Operator => Ok(()),
-        Guard::Free => match lease(db)? {
-            Some((owner, _, until)) if until > now => {
-                let (log, left_ms) = (append.log.clone(), unsigned(until - now));
-                Err(StoreError::Held { log, owner, left_ms }.into())
-            }
-            Some(_) | None => Ok(()),
-        },
-        Guard::Behind(fence) => match lease(db)? {
-            Some((_, held, until)) if held == fence.0.get() && until > now => Ok(()),
-            Some(_) | None => Err(StoreError::Fenced { log: append.log.clone() }.into()),
-        },
+fn check_guard(append: &SealedAppend, lease: Option<HeldBy>, now: i64) -> Result<(), StoreError> {
+    match (append.guard, lease) {
+        (Guard::Free, Some((owner, _, until))) if until > now => {
+            let (log, left_ms) = (append.log.clone(), unsigned(until - now));
+            Err(StoreError::Held { log, owner, left_ms })
+        }
+        (Guard::Operator | Guard::Free, _) => Ok(()),
+        (Guard::Behind(fence), Some((_, held, until))) if held == fence.0.get() && until > now => {
+            Ok(())
+        }
+        (Guard::Behind(_), _) => Err(StoreError::Fenced { log: append.log.clone() }),
     }
 }
 

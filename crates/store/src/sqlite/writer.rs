@@ -14,7 +14,7 @@ use crate::backend::SealedBatch;
 use crate::manifest::{Series, Signer};
 use crate::options::{Durability, Options};
 use crate::sqlite::chains::{Chains, write_manifest};
-use crate::sqlite::commit::Stop;
+use crate::sqlite::commit::{Hot, Stop};
 use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::wait::Waiters;
 
@@ -253,14 +253,17 @@ impl Writer {
         self.set_synchronous(self.durability == Durability::Durable)?;
         self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let now = now(&self.db)?;
+        self.chains.known.begin(&self.db)?;
+        let mut hot = Hot::of(&self.db)?;
         let mut results = Vec::with_capacity(batches.len());
         for batch in batches {
-            results.push(match self.chains.apply(&self.db, batch, now) {
+            results.push(match self.chains.apply(&mut hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
                 Err(Stop::Rejected(error)) => Err(error),
                 Err(Stop::Failed(error)) => return Err(error),
             });
         }
+        drop(hot);
         self.chains.write_heads(&self.db)?;
         let moved = self.chains.moved();
         let manifest = match &self.series {
@@ -335,6 +338,8 @@ impl Writer {
             .set_synchronous(true)
             .map_err(Stop::Failed)
             .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(&writer.db)));
+        // It may have changed whatever is known of the logs.
+        self.chains.known.clear();
         if done.is_ok() {
             // It took with it what earlier commits left in memory.
             self.unflushed = None;
