@@ -38,16 +38,18 @@ fn main() {
     );
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let folder = Folder::new("linear");
-    let url = format!("sqlite://{}", folder.file("store.db").display());
-    let sqlite = runtime.block_on(measure(&url, turns));
-    sqlite.print("Throughline, SQLite", turns, folder.size());
+    let (folder, young) = (Folder::new("linear"), Folder::new("linear-young"));
+    let url = |folder: &Folder| format!("sqlite://{}", folder.file("store.db").display());
+    let size = async || folder.size();
+    let sqlite = runtime.block_on(measure(&url(&young), &url(&folder), turns, size));
+    sqlite.print("Throughline, SQLite", turns);
     if throughline_testkit::has_postgres() {
         let server = throughline_testkit::postgres_url();
-        let database = throughline_testkit::postgres_database();
-        let postgres = runtime.block_on(measure(&database, turns));
-        let size = runtime.block_on(postgres_size(&database));
-        postgres.print("Throughline, PostgreSQL", turns, size);
+        let (young, old) =
+            (throughline_testkit::postgres_database(), throughline_testkit::postgres_database());
+        let size = async || postgres_size(&old).await;
+        let postgres = runtime.block_on(measure(&young, &old, turns, size));
+        postgres.print("Throughline, PostgreSQL", turns);
         langgraph("postgres", &server);
     }
     langgraph("sqlite", &folder.file("langgraph.db").display().to_string());
@@ -56,107 +58,132 @@ fn main() {
         "target", "", "", "≤ 1.60", "≤ 1.30", "≤ 2.00"
     );
     println!(
-        "append ×: the median at the end to that at turn 100. open state ×: the last turn to turn 100."
+        "disk: without what an empty database has. append ×, open state ×: the median of a store after so many turns to that \
+         of one after 100, measured in turns."
     );
     println!("LangGraph writes the whole state at each step, so it is measured over fewer turns.");
 }
 
 struct Measured {
     raw: u64,
-    early: Duration,
-    late: Duration,
-    opened_early: Duration,
-    opened_late: Duration,
+    disk: u64,
+    append: f64,
+    open: f64,
 }
 
 impl Measured {
-    fn print(&self, name: &str, turns: usize, disk: u64) {
-        let ratio = |late: Duration, early: Duration| late.as_secs_f64() / early.as_secs_f64();
+    fn print(&self, name: &str, turns: usize) {
         println!(
             "{name:<26} {turns:>7} {:>10.1} {:>12.2} {:>12.2} {:>14.2}",
             self.raw as f64 / 1e6,
-            disk as f64 / self.raw as f64,
-            ratio(self.late, self.early),
-            ratio(self.opened_late, self.opened_early),
+            self.disk as f64 / self.raw as f64,
+            self.append,
+            self.open,
         );
     }
 }
 
-async fn measure(url: &str, turns: usize) -> Measured {
-    let journal = open(url, &Options::default()).await.unwrap();
-    let (tenant, thread) = (Tenant::from("bench"), LogId::from("thread"));
-    let opening = Append::to(thread.clone()).opening(LogOpening::thread());
-    journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
-    let mut dice = Dice::new(7);
-    let mut folded = Folded::<ThreadState>::open(&journal, &tenant, &thread).await.unwrap();
-    let (mut raw, mut times, mut opened_early) = (0, Vec::with_capacity(turns), Duration::ZERO);
-    for turn in 1..=turns {
-        let said = text(&mut dice, TURN - 100);
+/// Two stores, one after 100 turns and one after many, measured in turns: so whatever else the machine does, it does to
+/// both.
+async fn measure(young: &str, old: &str, turns: usize, size: impl AsyncFn() -> u64) -> Measured {
+    let empty = size().await;
+    let mut old = Load::new(old).await;
+    for _ in 0..turns {
+        old.turn().await;
+    }
+    let (raw, disk) = (old.raw, size().await - empty);
+    let mut young = Load::new(young).await;
+    for _ in 0..100.min(turns) {
+        young.turn().await;
+    }
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for _ in 0..200.min(turns) {
+        early.push(young.turn().await);
+        late.push(old.turn().await);
+    }
+    let append = ratio(&late, &early);
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for _ in 0..100 {
+        early.push(young.open_state().await);
+        late.push(old.open_state().await);
+    }
+    young.journal.close().await.unwrap();
+    old.journal.close().await.unwrap();
+    Measured { raw, disk, append, open: ratio(&late, &early) }
+}
+
+fn ratio(late: &[Duration], early: &[Duration]) -> f64 {
+    median(late).as_secs_f64() / median(early).as_secs_f64()
+}
+
+/// A thread that grows turn by turn.
+struct Load {
+    journal: Journal,
+    tenant: Tenant,
+    thread: LogId,
+    folded: Folded<ThreadState>,
+    dice: Dice,
+    turn: usize,
+    /// How many bytes its items and its deltas have.
+    raw: u64,
+}
+
+impl Load {
+    async fn new(url: &str) -> Self {
+        let journal = open(url, &Options::default()).await.unwrap();
+        let (tenant, thread) = (Tenant::from("bench"), LogId::from("thread"));
+        let opening = Append::to(thread.clone()).opening(LogOpening::thread());
+        journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
+        let folded = Folded::open(&journal, &tenant, &thread).await.unwrap();
+        Self { journal, tenant, thread, folded, dice: Dice::new(7), turn: 0, raw: 0 }
+    }
+
+    /// One turn: a run that streams its deltas, and the item that they add up to. Gives the time of the append.
+    async fn turn(&mut self) -> Duration {
+        self.turn += 1;
+        let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);
+        let said = text(&mut self.dice, TURN - 100);
         let item = json::object(|item| {
             item.string("id", &format!("{turn}.0"))
                 .string("role", "assistant")
                 .string("text", &said);
         });
-        raw += item.bytes().len() + said.len();
-        times.push(
-            write(&journal, &tenant, &thread, &mut folded, (turn, &said, item.bytes().clone()))
-                .await,
-        );
-        if turn == 100 {
-            opened_early = open_state(&journal, &tenant, &thread).await;
+        let item = item.bytes().clone();
+        self.raw += u64::try_from(item.len() + said.len()).unwrap();
+        let run = LogId::from(format!("run-{turn}"));
+        let opening =
+            Append::to(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
+        self.journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
+        let events = RunEvents::new(self.journal.clone(), tenant.clone(), run.clone(), None);
+        let about: Name = about_item(thread, &format!("{turn}.0"));
+        for delta in said.as_bytes().chunks(DELTA) {
+            events.push(delta, Some(&about)).await;
         }
+        let record = NewRecord::new(kind::ITEM, item.clone()).about(about);
+        let mut append = Append::to(thread.clone()).record(record);
+        let due = self.folded.is_due();
+        if due {
+            append = append.record(self.folded.checkpoint());
+        }
+        let batch =
+            Batch::of(tenant.clone()).append(append).append(Append::to(run).status("completed"));
+        let (time, receipt) = time(events.commit(batch)).await;
+        let last = receipt.unwrap().written[0].last;
+        self.folded.state.items += 1;
+        self.folded.last = last;
+        self.folded.since += u64::try_from(item.len()).unwrap();
+        if due {
+            self.folded.kept(last, 64);
+        }
+        time
     }
-    let opened_late = open_state(&journal, &tenant, &thread).await;
-    journal.close().await.unwrap();
-    let early = median(&times[50.min(times.len() - 1)..150.min(times.len())]);
-    let late = median(&times[times.len() - 100..]);
-    Measured { raw: u64::try_from(raw).unwrap(), early, late, opened_early, opened_late }
-}
 
-/// One turn: a run that streams its deltas, and the item that they add up to. Gives the time of the append.
-async fn write(
-    journal: &Journal,
-    tenant: &Tenant,
-    thread: &LogId,
-    folded: &mut Folded<ThreadState>,
-    (turn, said, item): (usize, &str, bytes::Bytes),
-) -> Duration {
-    let run = LogId::from(format!("run-{turn}"));
-    let opening =
-        Append::to(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
-    journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
-    let events = RunEvents::new(journal.clone(), tenant.clone(), run.clone(), None);
-    let about: Name = about_item(thread, &format!("{turn}.0"));
-    for delta in said.as_bytes().chunks(DELTA) {
-        events.push(delta, Some(&about)).await;
-    }
-    let record = NewRecord::new(kind::ITEM, item.clone()).about(about);
-    let mut append = Append::to(thread.clone()).record(record);
-    let due = folded.is_due();
-    if due {
-        append = append.record(folded.checkpoint());
-    }
-    let batch =
-        Batch::of(tenant.clone()).append(append).append(Append::to(run).status("completed"));
-    let (time, receipt) = time(events.commit(batch)).await;
-    let last = receipt.unwrap().written[0].last;
-    folded.state.items += 1;
-    folded.last = last;
-    folded.since += u64::try_from(item.len()).unwrap();
-    if due {
-        folded.kept(last, 64);
-    }
-    time
-}
-
-async fn open_state(journal: &Journal, tenant: &Tenant, thread: &LogId) -> Duration {
-    let mut times = Vec::new();
-    for _ in 0..41 {
-        let (time, state) = time(Folded::<ThreadState>::open(journal, tenant, thread)).await;
+    async fn open_state(&self) -> Duration {
+        let opened = Folded::<ThreadState>::open(&self.journal, &self.tenant, &self.thread);
+        let (time, state) = time(opened).await;
         assert!(state.unwrap().state.items > 0);
-        times.push(time);
+        time
     }
-    median(&times)
 }
 
 async fn postgres_size(url: &str) -> u64 {
