@@ -164,7 +164,7 @@ impl Journal {
             let (of, fork) = (log.of.clone(), log.fork.clone());
             append = append.opening(LogOpening { kind: log.kind, of, fork });
             append.status.clone_from(&log.status);
-            erases.extend(log.gone.map(|why| Erase { log: log.name.clone(), seqs: None, why }));
+            erases.extend(log.gone.map(|why| Erase::all(log.name.clone(), why)));
         }
         // Who says what was destroyed in the history of a fork did so in its parent; without it, it is only noted.
         if log.is_whole {
@@ -172,7 +172,7 @@ impl Journal {
                 let gone = records.iter().filter(|taken| taken.gone == Some(why));
                 let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
                 if !seqs.is_empty() {
-                    erases.push(Erase { log: log.name.clone(), seqs: Some(seqs), why });
+                    erases.push(Erase::records(log.name.clone(), seqs, why));
                 }
             }
         }

@@ -20,7 +20,7 @@ const MOST_LOCKS: usize = 1024;
 pub(super) const STATEMENT: &str = "SELECT throughline_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, \
     $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, \
-    $51, $52, $53)";
+    $51, $52, $53, $54, $55, $56, $57)";
 
 /// A batch that can be sent.
 pub(super) struct Prepared {
@@ -140,6 +140,10 @@ pub(super) struct Columns<'g> {
     e_all: Vec<bool>,
     s_erase: Vec<i32>,
     s_seq: Vec<i64>,
+    e_checkpoints: Vec<bool>,
+    e_kin: Vec<Option<i64>>,
+    e_note: Vec<Option<&'g str>>,
+    e_note_value: Vec<Option<&'g [u8]>>,
 }
 
 impl<'g> Columns<'g> {
@@ -235,6 +239,10 @@ impl<'g> Columns<'g> {
             self.e_log.push(&erase.log.0);
             self.e_why.push(erase.why.number());
             self.e_all.push(erase.seqs.is_none());
+            self.e_checkpoints.push(erase.checkpoints);
+            self.e_kin.push(erase.kin.map(signed));
+            self.e_note.push(erase.note.as_ref().map(|(name, _)| name.as_str()));
+            self.e_note_value.push(erase.note.as_ref().map(|(_, value)| &**value));
             for seq in erase.seqs.iter().flatten() {
                 self.s_erase.push(count(&self.e_batch));
                 self.s_seq.push(signed(*seq));
@@ -258,6 +266,7 @@ impl<'g> Columns<'g> {
             &self.n_batch, &self.n_id, &self.n_parent, &self.n_append, &self.n_prefix,
             &self.k_node, &self.k_kind, &self.k_hash,
             &self.e_batch, &self.e_log, &self.e_why, &self.e_all, &self.s_erase, &self.s_seq,
+            &self.e_checkpoints, &self.e_kin, &self.e_note, &self.e_note_value,
         ]);
         params
     }
@@ -335,6 +344,12 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
         "asked" => refusal::asked_before(&batch.asks.get(place)?.id),
         "rewind" => refusal::rewind_beyond(&log?, number()?),
         "turn" => refusal::captured_before(&batch.vault.get(place)?.id),
+        "gonefork" => refusal::begins_on_gone(&append?.opening.as_ref()?.fork.as_ref()?.log),
+        "goneof" => refusal::begins_on_gone(append?.opening.as_ref()?.of.as_ref()?),
+        "kin" => {
+            let log = batch.erases.get(place)?.log.clone();
+            StoreError::Conflict { log, expected: number()?, found: number()? }
+        }
         "noerase" => refusal::no_log(&batch.erases.get(place)?.log),
         _ => return None,
     })

@@ -42,7 +42,8 @@ CREATE FUNCTION throughline_commit(
     q_batch integer[], q_id text[], q_kind text[], q_append integer[], q_expires bigint[],
     n_batch integer[], n_id text[], n_parent text[], n_append integer[], n_prefix bytea[],
     k_node integer[], k_kind smallint[], k_hash bytea[],
-    e_batch integer[], e_log text[], e_why smallint[], e_all boolean[], s_erase integer[], s_seq bigint[]
+    e_batch integer[], e_log text[], e_why smallint[], e_all boolean[], s_erase integer[], s_seq bigint[],
+    e_checkpoints boolean[], e_kin bigint[], e_note text[], e_note_value bytea[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     v_number bigint; v_answers text[] := '{}'; v_answer text; v_now bigint;
@@ -54,7 +55,7 @@ DECLARE
     -- What is known of each append's log.
     c_id bigint[]; c_last bigint[]; c_events bigint[]; c_new boolean[]; c_first bigint[];
     v_id bigint; v_last bigint; v_events bigint; v_gone smallint; v_owner text; v_fence bigint; v_until bigint;
-    v_other bigint; v_other_last bigint; v_rewinds text;
+    v_other bigint; v_other_last bigint; v_other_gone smallint; v_rewinds text;
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
@@ -143,6 +144,7 @@ BEGIN
                     FOREACH j IN ARRAY ARRAY[1, 2] LOOP
                         CONTINUE WHEN (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END) IS NULL;
                         v_other_last := NULL;
+                        v_other_gone := NULL;
                         -- The other log may begin or go on in this same batch.
                         FOR v_from IN v_a .. i - 1 LOOP
                             IF a_log[v_from] = (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END) THEN
@@ -150,11 +152,15 @@ BEGIN
                             END IF;
                         END LOOP;
                         IF v_other_last IS NULL THEN
-                            SELECT last INTO v_other_last FROM logs
+                            SELECT last, gone INTO v_other_last, v_other_gone FROM logs
                              WHERE tenant = v_tenant AND name = (CASE j WHEN 1 THEN a_fork[i] ELSE a_of[i] END);
                         END IF;
                         IF v_other_last IS NULL THEN
                             v_answer := (CASE j WHEN 1 THEN 'nofork ' ELSE 'noof ' END) || i - v_a;
+                            EXIT decide;
+                        END IF;
+                        IF v_other_gone IS NOT NULL AND a_guard[i] >= 0 THEN
+                            v_answer := (CASE j WHEN 1 THEN 'gonefork ' ELSE 'goneof ' END) || i - v_a;
                             EXIT decide;
                         END IF;
                         IF j = 1 THEN
@@ -220,6 +226,15 @@ BEGIN
                    AND NOT EXISTS (SELECT FROM logs WHERE tenant = v_tenant AND name = e_log[i]) THEN
                     v_answer := 'noerase ' || i - v_e;
                     EXIT decide;
+                END IF;
+                IF e_kin[i] IS NOT NULL THEN
+                    SELECT id INTO v_other FROM logs WHERE tenant = v_tenant AND name = e_log[i];
+                    SELECT (SELECT count(*) FROM logs WHERE tenant = v_tenant AND of = v_other)
+                         + (SELECT count(*) FROM logs WHERE tenant = v_tenant AND fork = v_other) INTO v_known;
+                    IF v_known <> e_kin[i] THEN
+                        v_answer := format('kin %s %s %s', i - v_e, e_kin[i], v_known);
+                        EXIT decide;
+                    END IF;
                 END IF;
             END LOOP;
 
@@ -342,7 +357,8 @@ BEGIN
                 SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
                   INTO v_ids, v_blobs, v_bytes
                   FROM records
-                 WHERE tenant = v_tenant AND log = v_other AND erased IS NULL AND (e_all[i] OR seq = ANY (v_seqs))
+                 WHERE tenant = v_tenant AND log = v_other AND erased IS NULL
+                   AND (e_all[i] OR seq = ANY (v_seqs) OR (e_checkpoints[i] AND kind = 'checkpoint'))
                    -- What says that contents were destroyed stays.
                    AND kind NOT IN ('forgotten', 'expired');
                 DELETE FROM salts WHERE record = ANY (v_ids);
@@ -351,6 +367,10 @@ BEGIN
                    AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
                 UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
                  WHERE id = v_other;
+                IF e_note[i] IS NOT NULL THEN
+                    INSERT INTO kept VALUES (e_note[i], e_note_value[i])
+                        ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+                END IF;
             END LOOP;
         END;
 

@@ -284,6 +284,10 @@ impl Backend for Postgres {
         Box::pin(keep::replace(&self.shared, name, value))
     }
 
+    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
+        Box::pin(keep::discard(&self.shared, name))
+    }
+
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
         Box::pin(keep::kept(&self.shared, begins))
     }

@@ -7,7 +7,8 @@ use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
 use crate::chain::Header;
 use crate::refusal;
 use crate::sqlite::chains::Chains;
-use crate::sqlite::erase::destroy;
+use crate::sqlite::erase::{check_kin, destroy};
+use crate::sqlite::keep::replace;
 use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
 
 /// The row that no tenant has.
@@ -68,6 +69,9 @@ impl Chains {
             }
             position_of(batch, &node.log)?;
         }
+        for erase in &batch.erases {
+            check_kin(db, tenant, erase)?;
+        }
         // From here on nothing but the database can stop it.
         let tenant = if batch.appends.is_empty() && known.is_some() {
             tenant
@@ -108,6 +112,9 @@ impl Chains {
         }
         for erase in &batch.erases {
             destroy(db, tenant, erase)?;
+            if let Some((name, value)) = &erase.note {
+                replace(db, name, value)?;
+            }
         }
         let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
             log: append.log.clone(),

@@ -107,6 +107,11 @@ pub(super) fn replace(db: &Connection, name: &str, value: &[u8]) -> Result<(), S
     Ok(())
 }
 
+pub(super) fn discard(db: &Connection, name: &str) -> Result<(), Stop> {
+    db.prepare_cached("DELETE FROM kept WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
+
 pub(super) fn kept(db: &Connection, begins: &str) -> Result<Vec<(String, Bytes)>, rusqlite::Error> {
     let find = "SELECT name, value FROM kept WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name";
     let mut find = db.prepare_cached(find)?;

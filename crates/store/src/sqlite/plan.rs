@@ -70,8 +70,14 @@ pub(super) fn plan(
             let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref());
             if let Some(of) = &opening.of {
                 let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
-                if find_log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
-                    return Err(refusal::no_thread(of).into());
+                match find_log(db, tenant, of)? {
+                    None if !batch.appends.iter().any(opens) => {
+                        return Err(refusal::no_thread(of).into());
+                    }
+                    Some((_, Some(_))) if append.guard != Guard::Operator => {
+                        return Err(refusal::begins_on_gone(of).into());
+                    }
+                    Some(_) | None => {}
                 }
             }
             match &opening.fork {
@@ -87,6 +93,9 @@ pub(super) fn plan(
                 Some(fork) => match find_log(db, tenant, &fork.log)? {
                     None => {
                         return Err(refusal::no_thread(&fork.log).into());
+                    }
+                    Some((_, Some(_))) if append.guard != Guard::Operator => {
+                        return Err(refusal::begins_on_gone(&fork.log).into());
                     }
                     Some((parent, _)) if fork.at > parent.last => {
                         return Err(refusal::fork_beyond(&fork.log, parent.last).into());

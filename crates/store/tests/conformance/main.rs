@@ -23,6 +23,7 @@ mod leases;
 mod once;
 mod people;
 mod proofs;
+mod retention;
 mod run_events;
 mod state;
 mod vault;
@@ -63,10 +64,13 @@ macro_rules! suite {
                 checkpoints_are_due_now_and_then;
             forgetting: a_forgotten_thread_is_gone_with_its_runs, a_forgotten_item_is_gone_everywhere,
                 a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
-                a_held_log_is_forgotten_too, forgetting_reaches_backups, old_threads_expire,
-                who_holds_a_forgotten_item_goes_with_it,
-                the_oldest_threads_make_room, large_contents_are_kept_once,
+                a_held_log_is_forgotten_too, forgetting_reaches_backups,
+                what_was_left_undone_is_finished, nothing_begins_on_a_gone_thread,
+                what_begins_meanwhile_is_forgotten_too, who_holds_a_forgotten_item_goes_with_it,
+                large_contents_are_kept_once,
                 large_contents_are_not_shared_by_tenants;
+            retention: old_threads_expire, the_oldest_threads_make_room, a_thread_stays_for_its_forks,
+                forks_without_content_go_with_their_thread, what_is_used_meanwhile_stays;
             carrying: an_export_loses_nothing, an_import_keeps_what_is_gone_gone,
                 a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
