@@ -50,7 +50,8 @@ macro_rules! suite {
             run_events: deltas_are_packed_and_not_waited_for, a_commit_comes_after_what_was_pushed_before_it,
                 a_pack_is_written_when_it_is_old, a_pack_is_written_at_the_end,
                 a_failure_is_told_to_the_next_commit, what_a_refused_commit_carried_is_not_lost,
-                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about;
+                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about,
+                callers_who_leave_lose_and_repeat_nothing, whoever_leaves_early_loses_nothing;
             people: what_is_asked_is_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
                 nothing_is_decided_too_late;
             vault: a_turn_is_found_by_its_claim, an_id_finds_only_what_it_names_alone,
