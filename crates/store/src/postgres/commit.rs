@@ -282,7 +282,8 @@ pub(super) struct Done {
 /// What became of a batch.
 pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<Done, StoreError> {
     if let Some(receipt) = answer.strip_prefix("again") {
-        let written = receipt.lines().map(once_written).collect::<Option<_>>();
+        // Its first line is its name.
+        let written = receipt.lines().skip(1).map(once_written).collect::<Option<_>>();
         let written = written.ok_or_else(|| damaged("a receipt"))?;
         return Ok(Done { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
     }

@@ -60,7 +60,7 @@ DECLARE
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
     v_segment bigint; v_position bigint; v_link bytea; v_nature text;
-    v_seq bigint; v_event bigint; v_at bigint; v_updated bigint; v_bytes bigint; v_blob bigint; v_record bigint;
+    v_seq bigint; v_event bigint; v_at bigint; v_updated bigint; v_began bigint; v_bytes bigint; v_blob bigint; v_record bigint;
     v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_turn bigint;
 BEGIN
     IF p_relaxed THEN
@@ -71,10 +71,13 @@ BEGIN
 
     -- A group that was sent before and did commit is answered and not written again. One that comes late, after a group
     -- with a higher number, is not written at all.
-    SELECT number, answers INTO v_number, v_answers FROM writers WHERE writer = p_writer FOR UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO writers (writer, number, answers) VALUES (p_writer, 0, '{}');
-    ELSIF v_number = p_number THEN
+    LOOP
+        SELECT number, answers INTO v_number, v_answers FROM writers WHERE writer = p_writer FOR UPDATE;
+        EXIT WHEN FOUND;
+        -- The first group may come twice too, and then the second waits here for the first.
+        INSERT INTO writers (writer, number, answers) VALUES (p_writer, 0, '{}') ON CONFLICT DO NOTHING;
+    END LOOP;
+    IF v_number = p_number THEN
         RETURN v_answers;
     ELSIF v_number > p_number THEN
         RAISE EXCEPTION 'a later group was written already';
@@ -240,7 +243,8 @@ BEGIN
 
             -- It holds: all of it is written.
             v_answer := 'ok';
-            v_receipt := '';
+            -- The receipt begins with the first of its names, so that no two batches have the same.
+            v_receipt := coalesce(encode(o_hash[v_o], 'hex'), '') || E'\n';
             v_segment := g_id[v_t];
             v_position := g_position[v_t];
             v_link := g_link[v_t];
@@ -260,6 +264,7 @@ BEGIN
                 v_seq := c_last[i];
                 v_event := c_events[i];
                 v_updated := NULL;
+                v_began := NULL;
                 v_bytes := 0;
                 c_first[i] := v_seq + 1;
                 WHILE r_append[v_r] = i LOOP
@@ -271,6 +276,8 @@ BEGIN
                     v_event := v_event + r_events[v_r];
                     v_at := coalesce(r_at[v_r], v_now);
                     v_updated := greatest(v_updated, v_at);
+                    -- What is brought in from elsewhere began when its first record says.
+                    v_began := coalesce(v_began, v_at);
                     v_bytes := v_bytes + r_size[v_r];
                     -- The same as in chain.rs.
                     v_link := sha256(v_link || r_commitment[v_r] || convert_to(concat_ws(E'\n', 'throughline record 1',
@@ -307,7 +314,8 @@ BEGIN
                     VALUES (c_id[i], v_tenant, a_log[i], a_kind[i],
                             (SELECT id FROM logs WHERE tenant = v_tenant AND name = a_of[i]),
                             (SELECT id FROM logs WHERE tenant = v_tenant AND name = a_fork[i]), a_fork_at[i],
-                            v_rewinds, a_status[i], v_seq, v_event, v_bytes, v_now, coalesce(v_updated, v_now));
+                            v_rewinds, a_status[i], v_seq, v_event, v_bytes, coalesce(v_began, v_now),
+                            coalesce(v_updated, v_now));
                 ELSE
                     UPDATE logs SET last = v_seq, events = v_event, bytes = bytes + v_bytes,
                            updated = greatest(updated, coalesce(v_updated, v_now)),

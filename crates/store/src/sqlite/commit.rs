@@ -5,6 +5,7 @@ use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
 use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
 use crate::chain::Header;
+use crate::manifest::hex;
 use crate::refusal;
 use crate::sqlite::chains::Chains;
 use crate::sqlite::erase::{check_kin, destroy};
@@ -123,9 +124,12 @@ impl Chains {
             events: plan.events,
         });
         let receipt = Receipt { written: written.collect(), repeated: false };
+        // The receipt begins with the first of its names, so that no two batches have the same.
+        let name = batch.once.first().map(|(hash, _)| hex(hash)).unwrap_or_default();
         for (hash, _) in &batch.once {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
-            db.prepare_cached(keep)?.execute(params![tenant, hash, print(&receipt)])?;
+            let kept = format!("{name}\n{}", print(&receipt));
+            db.prepare_cached(keep)?.execute(params![tenant, hash, kept])?;
         }
         Ok(receipt)
     }
@@ -291,7 +295,7 @@ fn capture(
     Ok(())
 }
 
-/// A receipt as it is kept: a line per log.
+/// A receipt as it is kept, after the line with its name: a line per log.
 fn print(receipt: &Receipt) -> String {
     let line = |Written { log, first, last, events }: &Written| {
         format!("{log}\t{first}\t{last}\t{events}\n")

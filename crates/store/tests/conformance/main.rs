@@ -40,6 +40,7 @@ macro_rules! suite {
                 any_content_comes_back_as_it_was, a_huge_content_comes_back_as_it_was,
                 reading_takes_any_place_and_limit, logs_are_listed_by_time_and_in_pages;
             once: a_repeated_batch_gives_the_same_receipt, mixed_names_are_refused,
+                decisions_are_told_apart, a_repeated_receipt_has_the_order_of_the_first,
                 repeats_from_two_nodes_happen_once;
             leases: a_held_log_takes_only_its_holders_writes, a_paused_holder_writes_nothing_late,
                 each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
