@@ -8,6 +8,7 @@
 //! Others go on writing meanwhile. What they add to a log before it is destroyed is destroyed with it; who begins a run or
 //! a fork of it is a reason to look again.
 
+use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Json, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree,
     holds_siblings, json, kind, restore_items,
@@ -29,6 +30,8 @@ pub struct Destroyed {
     pub bytes: u64,
     /// Backups that could not be reached, and may still hold it.
     pub unreached: Vec<Name>,
+    /// How many records were looked at and do not open: whether they held it is not known.
+    pub damaged: u64,
 }
 
 /// What the record of a forgotten or expired content is about: how an Item of a thread is named in [`NewRecord::about`].
@@ -53,7 +56,11 @@ impl Journal {
         loop {
             let mut erases = match item {
                 None => self.whole_thread(tenant, thread).await?,
-                Some(item) => self.one_item(tenant, thread, item).await?,
+                Some(item) => {
+                    let (erases, damaged) = self.one_item(tenant, thread, item).await?;
+                    destroyed.damaged = damaged;
+                    erases
+                }
             };
             tries += 1;
             if tries == HASTE {
@@ -92,36 +99,43 @@ impl Journal {
         Ok(family_erases(&head, &family, Erased::Forgotten))
     }
 
-    /// Every record about the Item, wherever it is; and the checkpoints after it.
+    /// Every record about the Item, wherever it is; and the checkpoints after it. With it comes how many records are
+    /// damaged, of which nobody knows what they are about.
     async fn one_item(
         &self,
         tenant: &Tenant,
         thread: &LogId,
         item: &str,
-    ) -> Result<Vec<Erase>, StoreError> {
-        let mut place = Some(thread.clone());
-        // The Item may be one that a fork shares with its parent.
-        while let Some(log) = place {
+    ) -> Result<(Vec<Erase>, u64), StoreError> {
+        let why = Erased::Forgotten;
+        let (mut erases, mut damaged) = (Vec::new(), 0);
+        let mut place = Some((thread.clone(), u64::MAX));
+        // The Item may be one that a fork shares with its parent; and both may have said it.
+        while let Some((log, end)) = place {
             let Some(head) = self.log(tenant, &log).await? else {
                 return Err(StoreError::NotFound { what: "thread", name: log.0 });
             };
-            let found = self.records_about(tenant, &log, item).await?;
-            if !found.is_empty() {
-                let why = Erased::Forgotten;
-                let mut erases: Vec<Erase> = Vec::new();
-                for (place, seq) in &found {
-                    add(&mut erases, place, *seq, why);
-                    if let Some(holder) = self.holder_before(tenant, place, *seq).await? {
-                        add(&mut erases, place, holder, why);
-                    }
+            let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
+            for (place, seq) in &found {
+                add(&mut erases, place, *seq, why);
+                if let Some(holder) = self.holder_before(tenant, place, *seq).await? {
+                    add(&mut erases, place, holder, why);
                 }
+            }
+            if !found.is_empty() {
                 let family = self.family(tenant, &log).await?;
                 add_checkpoints(&mut erases, &log, &family, why);
-                return Ok(erases);
             }
-            place = head.fork.map(|fork| fork.log);
+            place = head.fork.map(|fork| (fork.log, end.min(fork.at)));
         }
-        Err(StoreError::NotFound { what: "item", name: Name::from(item) })
+        match (erases.is_empty(), damaged) {
+            (false, _) => Ok((erases, damaged)),
+            (true, 0) => Err(StoreError::NotFound { what: "item", name: Name::from(item) }),
+            (true, _) => {
+                let problem = format!("{item} was not found, and {damaged} records do not open");
+                Err(StoreError::Corrupt(problem.into()))
+            }
+        }
     }
 
     /// The record before that one which holds its whole message: some wires write messages that cannot be cut, and then
@@ -149,28 +163,41 @@ impl Journal {
     }
 
     /// The records that are about the Item. One that was imported, or that nobody said what it is about, is looked for
-    /// by what it says.
+    /// by what it says. What a parent wrote after `end` is none of its fork's.
     async fn records_about(
         &self,
         tenant: &Tenant,
         log: &LogId,
+        end: u64,
         item: &str,
+        damaged: &mut u64,
     ) -> Result<Vec<(LogId, u64)>, StoreError> {
         const PAGE: u32 = 256;
         let about = self.keys.about(tenant, &about_item(log, item));
         let mut found = self.backend.about(tenant, about).await?;
+        let mut own =
+            found.iter().filter(|(place, _)| place == log).map(|(_, seq)| *seq).peekable();
+        if own.peek().is_some() && !own.any(|seq| seq <= end) {
+            // Another Item, of the same name.
+            found.clear();
+        }
         let mut after = 0;
-        while found.is_empty() {
-            let span = Span { after, up_to: u64::MAX, limit: PAGE };
+        loop {
+            let span = Span { after, up_to: end, limit: PAGE };
             let rows = self.backend.rows(tenant, log, span).await?;
-            let Some(last) = rows.last() else { break };
+            let Some(last) = rows.last() else { return Ok(found) };
             after = last.seq;
-            for row in rows.iter().filter(|row| row.erased.is_none() && *row.kind == *kind::ITEM) {
-                let (content, _) = self.content(tenant, row).await?;
-                let stored = restore_items([Some(content.clone())]).ok();
-                let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
-                let said = || Tree::parse(content).ok()?.root().name_of("id");
-                if stored.or_else(said).as_deref() != Some(item) {
+            for row in rows.iter().filter(|row| *row.kind == *kind::ITEM) {
+                let content = match self.content_or_gone(tenant, log, row).await {
+                    Ok(Ok((content, _))) => content,
+                    Ok(Err(_)) => continue,
+                    Err(StoreError::Corrupt(_)) => {
+                        *damaged += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                if !is_item(&content, item) {
                     continue;
                 }
                 found.push((log.clone(), row.seq));
@@ -179,7 +206,6 @@ impl Journal {
                 }
             }
         }
-        Ok(found)
     }
 
     /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked.
@@ -234,6 +260,14 @@ impl Journal {
             }
         }
     }
+}
+
+/// Whether a record's content is the Item with that name.
+fn is_item(content: &Bytes, item: &str) -> bool {
+    let stored = restore_items([Some(content.clone())]).ok();
+    let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
+    let said = || Tree::parse(content.clone()).ok()?.root().name_of("id");
+    stored.or_else(said).as_deref() == Some(item)
 }
 
 /// All own records of a thread and of its runs; the checkpoints of its forks.

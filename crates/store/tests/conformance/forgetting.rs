@@ -1,6 +1,7 @@
 //! Forgetting and expiring destroy contents for good, wherever they are; what says so stays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use throughline_core::{
@@ -24,7 +25,7 @@ fn about(thread: &str, id: &str, text: &str) -> NewRecord {
 
 fn destroyed(logs: &[&str], records: u64, bytes: usize) -> Destroyed {
     let logs = logs.iter().map(|name| log(name)).collect();
-    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new() }
+    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new(), damaged: 0 }
 }
 
 pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs<H: Harness>() {
@@ -202,6 +203,67 @@ pub(crate) async fn what_was_left_undone_is_finished<H: Harness>() {
     let backup = open(&url, &harness.options()).await.unwrap();
     assert_eq!(read(&backup, "thread").await.len(), records);
     proven(&next).await;
+}
+
+pub(crate) async fn an_item_is_forgotten_along_the_whole_line<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    let append = Append::to("fork").record(about("fork", "one", SECRET));
+    journal.commit(batch(append.record(about("fork", "two", "b")))).await.unwrap();
+    // Another item of that name, which the fork does not share.
+    journal.commit(batch(Append::to("thread").record(about("thread", "two", "c")))).await.unwrap();
+    let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["fork", "thread"], 2, 2 * SECRET.len()));
+    let outcome = journal.forget(&us(), &log("fork"), Some("two")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["fork"], 1, 1));
+    assert_eq!(texts(&journal, "thread").await[1], (2, "c".to_owned()));
+    assert_eq!(proven(&journal).await.gone, 3);
+}
+
+pub(crate) async fn unmarked_records_are_forgotten_with_the_others<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
+    let append = items("thread", &[&unmarked]).opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    let gone = |seq| (seq, "forgotten".to_owned());
+    assert_eq!(texts(&journal, "thread").await[..2], [gone(1), gone(2)]);
+}
+
+pub(crate) async fn no_checkpoint_slips_through<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = (0..20).fold(append, |append, number| {
+        append.record(about("thread", &format!("item {number}"), SECRET))
+    });
+    nodes[0].commit(batch(append)).await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (other, ended) = (nodes[1].clone(), over.clone());
+    let folding = tokio::spawn(async move {
+        while !ended.load(Ordering::Acquire) {
+            let checkpoint = NewRecord::new(kind::CHECKPOINT, SECRET);
+            other.commit(batch(Append::to("thread").record(checkpoint))).await.unwrap();
+        }
+    });
+    for number in 0..20 {
+        let item = format!("item {number}");
+        nodes[0].forget(&us(), &log("thread"), Some(&item)).await.unwrap();
+    }
+    over.store(true, Ordering::Release);
+    soon(folding).await.unwrap();
+    // Whatever was folded before something was forgotten is no more.
+    let records = read(&nodes[0], "thread").await;
+    let told = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
+    let before = records[..told].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
+    let left: Vec<u64> =
+        before.filter(|record| record.content.bytes().is_some()).map(|record| record.seq).collect();
+    assert_eq!(left, Vec::<u64>::new());
+    proven(&nodes[0]).await;
 }
 
 pub(crate) async fn nothing_begins_on_a_gone_thread<H: Harness>() {

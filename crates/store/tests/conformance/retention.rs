@@ -18,7 +18,7 @@ async fn head(journal: &Journal, name: &str) -> LogHead {
 
 fn destroyed(logs: &[&str], records: u64, bytes: u64) -> Destroyed {
     let logs = logs.iter().map(|name| log(name)).collect();
-    Destroyed { logs, records, bytes, unreached: Vec::new() }
+    Destroyed { logs, records, bytes, unreached: Vec::new(), damaged: 0 }
 }
 
 /// A day of January 2020.
@@ -30,7 +30,8 @@ fn day(day: i8) -> jiff::Timestamp {
 async fn old_log(journal: &Journal, name: &str, opening: LogOpening, at: i8, text: &str) {
     let record = NewRecord { at: Some(day(at)), ..item(text) };
     journal.commit(batch(Append::to(name).opening(opening).record(record))).await.unwrap();
-    assert_eq!(head(journal, name).await.updated, day(at));
+    let head = head(journal, name).await;
+    assert_eq!((head.created, head.updated), (day(at), day(at)));
 }
 
 async fn old(journal: &Journal, name: &str, at: i8, text: &str) {
