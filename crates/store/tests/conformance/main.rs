@@ -76,6 +76,9 @@ macro_rules! suite {
             retention: old_threads_expire, the_oldest_threads_make_room, a_thread_stays_for_its_forks,
                 forks_without_content_go_with_their_thread, what_is_used_meanwhile_stays;
             carrying: an_export_loses_nothing, an_import_keeps_what_is_gone_gone,
+                a_fork_alone_keeps_what_is_gone_gone, a_run_without_a_thread_is_carried_too,
+                an_interrupted_import_goes_on, two_may_import_at_once,
+                an_import_stops_where_others_write,
                 a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
                 the_master_key_is_changed_while_others_write;
