@@ -81,7 +81,7 @@ pub(crate) fn sentence(destroyed: &Destroyed) -> String {
     format!("{} in {logs}, {bytes}", count(records, "record"))
 }
 
-/// Names the backups that may still hold it: then that is the exit code.
+/// Names the backups and records that may still hold it: then that is the exit code.
 pub(crate) fn unreached(destroyed: &Destroyed) -> ExitCode {
     for backup in &destroyed.unreached {
         let message = format!(
@@ -90,7 +90,16 @@ pub(crate) fn unreached(destroyed: &Destroyed) -> ExitCode {
         );
         text::notice("not reached:", Style::new().red(), &message);
     }
-    if destroyed.unreached.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    if destroyed.damaged > 0 {
+        let records = count(usize::try_from(destroyed.damaged).unwrap_or(usize::MAX), "record");
+        let message = format!(
+            "{records} of the thread cannot be opened, and may hold it too: `throughline verify` \
+             says where; forget the whole thread to be certain"
+        );
+        text::notice("not known:", Style::new().red(), &message);
+    }
+    let is_certain = destroyed.unreached.is_empty() && destroyed.damaged == 0;
+    if is_certain { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 pub(crate) fn put_unreached(o: &mut json::Object<'_>, unreached: &[Name]) {

@@ -130,6 +130,10 @@ impl BufRead for Metered<'_> {
 
 fn not_imported(opened: &Opened, source: &Source, error: StoreError) -> Failure {
     match error {
+        StoreError::Conflict { log, expected: 1.., .. } => Failure::Outside(anyhow::anyhow!(
+            "the import stopped half-way: somebody else wrote to {log} meanwhile; forget what came \
+             of it, or import into another tenant with --tenant"
+        )),
         StoreError::Conflict { log, .. } => Failure::Outside(anyhow::anyhow!(
             "nothing was imported: the tenant {} has a thread {log} already; import into another \
              tenant with --tenant, or into another store with --store",

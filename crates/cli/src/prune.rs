@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Prune) -> Result<ExitCode, Failure> {
     };
     let now = now();
     store::with(&options.at, Missing::Fails, |opened| {
-        let threads = opened.run(opened.journal.expiring(&opened.tenant, retention, now))?;
+        let mut threads = opened.run(opened.journal.expiring(&opened.tenant, retention, now))?;
         let destroyed = if options.dry_run || threads.is_empty() {
             None
         } else {
@@ -34,6 +34,10 @@ pub(crate) fn run(options: &Prune) -> Result<ExitCode, Failure> {
             let destroyed = opened.run_to_the_end("pruning", work)?;
             Some(destroyed.map_err(|error| opened.failed(error))?)
         };
+        if let Some(destroyed) = &destroyed {
+            // What somebody used meanwhile stayed.
+            threads.retain(|(head, _)| destroyed.logs.contains(&head.log));
+        }
         text::answer(
             &options.printing,
             || told(options, &threads, destroyed.as_ref()),

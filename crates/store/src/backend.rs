@@ -118,6 +118,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Replaces a small value of the store's own.
     fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()>;
 
+    /// Keeps that value no longer, if there is one.
+    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()>;
+
     /// The small values of the store's own whose names begin like that.
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>>;
 
@@ -266,8 +269,26 @@ pub(crate) struct Erase {
     pub(crate) log: LogId,
     /// These records; all own ones without.
     pub(crate) seqs: Option<Vec<u64>>,
+    /// And all own checkpoints, those included that were written after somebody looked.
+    pub(crate) checkpoints: bool,
     /// As which the log and its turns are marked.
     pub(crate) why: Erased,
+    /// How many runs and forks it must have: who has begun one since is a conflict.
+    pub(crate) kin: Option<u64>,
+    /// A small value of the store's own that is kept with it: what is left to do afterwards.
+    pub(crate) note: Option<(String, Bytes)>,
+}
+
+impl Erase {
+    /// All own records.
+    pub(crate) fn all(log: LogId, why: Erased) -> Self {
+        Self { log, seqs: None, checkpoints: false, why, kin: None, note: None }
+    }
+
+    /// These records.
+    pub(crate) fn records(log: LogId, seqs: Vec<u64>, why: Erased) -> Self {
+        Self { log, seqs: Some(seqs), checkpoints: false, why, kin: None, note: None }
+    }
 }
 
 /// Why contents are destroyed.

@@ -1,14 +1,19 @@
 //! Backups: copies of everything, made while others read and write. The store remembers where they lie, so that what is
 //! forgotten is forgotten there too.
+//!
+//! Whoever destroys contents keeps a note of them in the same transaction, until no file and no backup that can be reached
+//! holds them. So whoever comes after a process that ended half-way finishes what it began.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use throughline_core::{Append, Batch, Name, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogId, Name, Node, StoreError, Tenant, Tree, json, kind};
 
-use crate::backend::{Backend, Erase, Guard, Progress};
-use crate::forget::notice;
+use crate::backend::{Backend, Erase, Erased, Guard, Progress};
+use crate::cipher;
+use crate::forget::{notice, put_erase};
 use crate::journal::{Journal, seal};
+use crate::manifest::hex;
 use crate::options::Options;
 use crate::sqlite::Sqlite;
 
@@ -18,9 +23,14 @@ const BACKUP: &str = "backup ";
 /// What is kept of a backup that came to nothing.
 const NONE: &[u8] = b"none";
 
+/// Before a note of what was destroyed and may still lie in some file.
+const DESTROYED: &str = "destroyed ";
+
 impl Journal {
     /// Copies everything to a new SQLite file, which can be opened as a store.
     pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+        // What cannot be finished now is left to who comes next: it is not in the copy.
+        drop(self.finish_destroying().await);
         let to = std::path::absolute(to)
             .map_err(|error| StoreError::invalid(format!("{}: {error}", to.display())))?;
         let name = format!("{BACKUP}{}", to.display());
@@ -35,8 +45,28 @@ impl Journal {
         copied
     }
 
+    /// Sees to it that no file and no backup holds what was destroyed, by whichever process; gives the backups that cannot
+    /// be reached.
+    pub(crate) async fn finish_destroying(&self) -> Result<Vec<Name>, StoreError> {
+        let notes = self.backend.kept(DESTROYED).await?;
+        let mut unreached = Vec::new();
+        if notes.is_empty() {
+            return Ok(unreached);
+        }
+        self.backend.scrub().await?;
+        for (name, note) in notes {
+            let damaged = || StoreError::Corrupt("a note of what was destroyed is damaged".into());
+            let (tenant, erases, kind) = read_note(&note).ok_or_else(damaged)?;
+            unreached.extend(self.erase_in_backups(&tenant, &erases, &kind).await?);
+            self.backend.discard(&name).await?;
+        }
+        unreached.sort();
+        unreached.dedup();
+        Ok(unreached)
+    }
+
     /// Destroys the same contents in every backup that can be reached, and says so there too; gives those that cannot.
-    pub(crate) async fn erase_in_backups(
+    async fn erase_in_backups(
         &self,
         tenant: &Tenant,
         erases: &[Erase],
@@ -61,7 +91,9 @@ impl Journal {
         kind: &str,
     ) -> Result<(), StoreError> {
         let options = Options { create: false, ..Options::default() };
-        let backup = Sqlite::open(path, &options, Name::from("backup")).await?;
+        // Two who forget at once are two writers, each with a chain of its own.
+        let writer = Name::from(format!("backup {}", hex(&cipher::random::<8>()?)));
+        let backup = Sqlite::open(path, &options, writer).await?;
         let outcome = self.erase_from(&backup, tenant, erases, kind).await;
         let closed = backup.close().await;
         outcome.and(closed)
@@ -96,4 +128,45 @@ impl Journal {
         }
         backup.scrub().await
     }
+}
+
+/// What is kept until what was destroyed lies nowhere any more: a name of its own, and what it was.
+pub(crate) fn note(
+    tenant: &Tenant,
+    erases: &[Erase],
+    kind: &str,
+) -> Result<(String, Bytes), StoreError> {
+    let note = json::object(|note| {
+        note.string("tenant", &tenant.0).string("kind", kind);
+        note.array("logs", |list| {
+            for erase in erases {
+                list.object(|entry| {
+                    entry.string("log", &erase.log.0);
+                    put_erase(entry, erase);
+                });
+            }
+        });
+    });
+    let name = format!("{DESTROYED}{}", hex(&cipher::random::<8>()?));
+    Ok((name, note.bytes().clone()))
+}
+
+fn read_note(note: &Bytes) -> Option<(Tenant, Vec<Erase>, Name)> {
+    let tree = Tree::parse(note.clone()).ok()?;
+    let root = tree.root();
+    let kind = root.name_of("kind")?;
+    let why = match &*kind {
+        kind::FORGOTTEN => Erased::Forgotten,
+        kind::EXPIRED => Erased::Expired,
+        _ => return None,
+    };
+    let erase = |entry: Node<'_>| {
+        let log = LogId(entry.name_of("log")?);
+        let Some(seqs) = entry.get("seqs") else { return Some(Erase::all(log, why)) };
+        let seqs = seqs.elements().map(Node::u64).collect::<Option<_>>()?;
+        let checkpoints = entry.get("checkpoints").and_then(Node::bool).unwrap_or(false);
+        Some(Erase { checkpoints, ..Erase::records(log, seqs, why) })
+    };
+    let erases = root.get("logs")?.elements().map(erase).collect::<Option<_>>()?;
+    Some((Tenant(root.name_of("tenant")?), erases, kind))
 }

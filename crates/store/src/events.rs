@@ -1,7 +1,8 @@
 //! Events of a Run: numbered from 1, packed, and followed by whoever wants to.
 //!
 //! Token deltas are many and small. They are packed into records, and nobody waits for each of them: a pack is written when
-//! it is large enough, when it is old enough, or with the next thing that is waited for.
+//! it is large enough, when it is old enough, or with the next thing that is waited for. Packs that are written together
+//! have a name under which that happens once, so that they can be written again whenever it is not known whether they were.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,9 @@ use throughline_core::{
 };
 use tokio::task::JoinSet;
 
+use crate::cipher;
 use crate::journal::Journal;
+use crate::manifest::hex;
 
 /// A pack is written when it has this many bytes.
 const PACK: usize = 8 << 10;
@@ -117,14 +120,23 @@ struct Run {
 
 #[derive(Default)]
 struct Waiting {
-    /// In order; the last one still grows.
+    /// What somebody began to write, and perhaps did: it is written again under the same name until it is known.
+    begun: Option<Group>,
+    /// In order, after what was begun; the last one still grows.
     packs: VecDeque<Pack>,
-    /// How many bytes they have.
+    /// How many bytes all of them have.
     bytes: usize,
     /// Whether somebody will come and write them when they are old.
     timed: bool,
     /// Why they could not be written: told to the next who waits.
     failed: Option<StoreError>,
+}
+
+/// Packs that are written together, and once.
+#[derive(Clone)]
+struct Group {
+    name: Name,
+    records: Vec<NewRecord>,
 }
 
 impl Waiting {
@@ -142,16 +154,20 @@ impl Waiting {
         (before > 0 && self.packs.len() > before) || self.packs.back().is_some_and(Pack::is_full)
     }
 
-    fn take(&mut self) -> VecDeque<Pack> {
-        self.bytes = 0;
-        std::mem::take(&mut self.packs)
+    /// What is to be written next. It stays here until it is written, whatever becomes of whoever writes it.
+    fn begin(&mut self) -> Result<Option<Group>, StoreError> {
+        if self.begun.is_none() && !self.packs.is_empty() {
+            let name = Name::from(format!("events {}", hex(&cipher::random::<16>()?)));
+            let records = std::mem::take(&mut self.packs).iter().map(Pack::record).collect();
+            self.begun = Some(Group { name, records });
+        }
+        Ok(self.begun.clone())
     }
 
-    /// Puts back what could not be written, before what came meanwhile.
-    fn put_back(&mut self, mut packs: VecDeque<Pack>) {
-        self.bytes += packs.iter().map(|pack| pack.bytes.len()).sum::<usize>();
-        packs.append(&mut self.packs);
-        self.packs = packs;
+    /// What was begun is written.
+    fn wrote(&mut self) {
+        self.begun = None;
+        self.bytes = self.packs.iter().map(|pack| pack.bytes.len()).sum();
     }
 }
 
@@ -190,37 +206,40 @@ impl RunEvents {
     }
 
     /// Writes what waits, and then this: all of it is durable when it returns. If this cannot be written, what waits is
-    /// written later.
+    /// written later. Nothing that waits is lost or written twice if the caller does not wait for the answer.
     pub async fn commit(&self, mut batch: Batch) -> Result<Receipt, StoreError> {
         let _turn = self.run.turn.lock().await;
-        let packs = {
-            let mut waiting = lock(&self.run.waiting);
-            if let Some(failed) = waiting.failed.take() {
-                return Err(failed);
-            }
-            waiting.take()
-        };
+        if let Some(failed) = lock(&self.run.waiting).failed.take() {
+            return Err(failed);
+        }
+        // A batch with names of its own keeps those; and what was begun is written as it was.
+        let begun = lock(&self.run.waiting).begun.is_some();
+        if begun || !batch.once.is_empty() {
+            self.run.write_all().await?;
+        }
         let asked: Vec<u64> = batch.appends.iter().map(records_of).collect();
-        let place = batch.appends.iter_mut().find(|append| append.log == self.run.log);
-        match place {
-            _ if packs.is_empty() => {}
-            Some(append) => {
-                append.records.splice(0..0, packs.iter().map(Pack::record));
+        let group = if batch.once.is_empty() { lock(&self.run.waiting).begin()? } else { None };
+        if let Some(Group { name, records }) = &group {
+            batch.once.push(name.clone());
+            match batch.appends.iter_mut().find(|append| append.log == self.run.log) {
+                Some(append) => {
+                    append.records.splice(0..0, records.iter().cloned());
+                }
+                None => batch.appends.push(self.run.append(records.clone())),
             }
-            None => batch.appends.push(self.run.append(&packs)),
         }
-        let outcome = self.run.journal.commit(batch).await;
-        if outcome.as_ref().map_or(true, |receipt| receipt.repeated) {
-            lock(&self.run.waiting).put_back(packs);
+        let mut receipt = self.run.journal.commit(batch).await?;
+        if group.is_some() {
+            lock(&self.run.waiting).wrote();
         }
-        outcome.map(|mut receipt| {
-            // The packs are nothing that the caller asked for.
-            receipt.written.truncate(asked.len());
+        // The packs are nothing that the caller asked for.
+        receipt.written.truncate(asked.len());
+        if !receipt.repeated {
             for (written, records) in receipt.written.iter_mut().zip(asked) {
                 written.first = (written.last + 1).saturating_sub(records);
             }
-            receipt
-        })
+        }
+        Ok(receipt)
     }
 
     /// Writes what waits.
@@ -235,6 +254,21 @@ impl RunEvents {
     }
 }
 
+impl Drop for RunEvents {
+    /// Whoever leaves without a word leaves the rest to be written.
+    fn drop(&mut self) {
+        lock(&self.flushes).detach_all();
+        let waits = {
+            let waiting = lock(&self.run.waiting);
+            waiting.begun.is_some() || !waiting.packs.is_empty()
+        };
+        if let (true, Ok(runtime)) = (waits, tokio::runtime::Handle::try_current()) {
+            let run = Arc::clone(&self.run);
+            runtime.spawn(async move { run.write().await });
+        }
+    }
+}
+
 /// How many records an append adds.
 fn records_of(append: &Append) -> u64 {
     let records = u64::try_from(append.records.len()).unwrap_or(u64::MAX);
@@ -246,26 +280,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
-    fn append(&self, packs: &VecDeque<Pack>) -> Append {
-        let mut append = Append::to(self.log.clone());
-        append.records = packs.iter().map(Pack::record).collect();
-        append.fence = self.fence;
-        append
+    fn append(&self, records: Vec<NewRecord>) -> Append {
+        Append { fence: self.fence, records, ..Append::to(self.log.clone()) }
     }
 
     /// Writes what waits. If it cannot be written it waits on, and the next who waits is told.
     async fn write(&self) {
         let _turn = self.turn.lock().await;
-        let packs = lock(&self.waiting).take();
-        if packs.is_empty() {
-            return;
+        if let Err(error) = self.write_all().await {
+            lock(&self.waiting).failed = Some(error);
         }
-        let batch = Batch::of(self.tenant.clone()).append(self.append(&packs));
-        if let Err(error) = self.journal.commit(batch).await {
-            let mut waiting = lock(&self.waiting);
-            waiting.failed = Some(error);
-            waiting.put_back(packs);
+    }
+
+    /// Writes what was begun, and then what waits. Whoever calls it has the turn.
+    async fn write_all(&self) -> Result<(), StoreError> {
+        let begun = lock(&self.waiting).begun.is_some();
+        for _ in 0..=u32::from(begun) {
+            let group = lock(&self.waiting).begin()?;
+            let Some(Group { name, records }) = group else { break };
+            let batch = Batch::of(self.tenant.clone()).append(self.append(records)).once(name);
+            self.journal.commit(batch).await?;
+            lock(&self.waiting).wrote();
         }
+        Ok(())
     }
 }
 

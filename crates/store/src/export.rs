@@ -126,6 +126,13 @@ impl Journal {
             heads.push(thread);
             heads.extend(runs);
         }
+        if threads.is_empty() {
+            // A run need not have a thread.
+            let mut runs = self.runs(tenant, None, everything).await?;
+            runs.retain(|run| run.of.is_none());
+            runs.sort_by_key(|head| head.created);
+            heads.extend(runs);
+        }
         Ok(heads)
     }
 }

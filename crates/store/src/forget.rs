@@ -1,19 +1,23 @@
-//! Forgetting, and letting expire: contents are destroyed for good, and the journal says so.
+//! Forgetting: contents are destroyed for good, and the journal says so.
 //!
 //! What is destroyed is the salt, without which nothing can be opened; the sealed bytes; and the large contents that nothing
 //! else refers to. What stays is that there was something, so that the chain still holds. A fork shares its records
-//! with its parent, so they are gone in both; checkpoints that were made later are destroyed too, because they hold what
-//! they were folded from.
+//! with its parent, so they are gone in both; checkpoints are destroyed too, because they hold what they were folded from,
+//! and whoever folds on is told by a record in each log.
+//!
+//! Others go on writing meanwhile. What they add to a log before it is destroyed is destroyed with it; who begins a run or
+//! a fork of it is a reason to look again.
 
-use jiff::Timestamp;
+use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Json, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree,
     holds_siblings, json, kind, restore_items,
 };
 
-use crate::backend::{Erase, Erased, Order, Progress, Span};
+use crate::backend::{Erase, Erased, Row, Span};
+use crate::backups::note;
 use crate::journal::Journal;
-use crate::listing::Page;
+use crate::listing::{Family, shares};
 
 /// What was destroyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,15 +30,8 @@ pub struct Destroyed {
     pub bytes: u64,
     /// Backups that could not be reached, and may still hold it.
     pub unreached: Vec<Name>,
-}
-
-/// What is kept, and for how long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
-    /// Threads that nobody has written to for longer expire.
-    pub older_than: Option<std::time::Duration>,
-    /// The oldest threads expire until the contents of the rest have at most so many bytes.
-    pub at_most_bytes: Option<u64>,
+    /// How many records were looked at and do not open: whether they held it is not known.
+    pub damaged: u64,
 }
 
 /// What the record of a forgotten or expired content is about: how an Item of a thread is named in [`NewRecord::about`].
@@ -50,86 +47,46 @@ impl Journal {
         thread: &LogId,
         item: Option<&str>,
     ) -> Result<Destroyed, StoreError> {
-        let erases = match item {
-            None => self.whole_thread(tenant, thread, Erased::Forgotten).await?,
-            Some(item) => self.one_item(tenant, thread, item).await?,
-        };
-        let destroyed = self.destroy(tenant, &erases, kind::FORGOTTEN).await?;
-        self.scrub(tenant, &erases, kind::FORGOTTEN, destroyed).await
-    }
-
-    /// Destroys the content of threads whose time is up.
-    pub async fn prune(
-        &self,
-        tenant: &Tenant,
-        retention: Retention,
-        now: Timestamp,
-        progress: Progress<'_>,
-    ) -> Result<Destroyed, StoreError> {
-        let expiring = self.expiring(tenant, retention, now).await?;
-        let (mut destroyed, mut all) = (Destroyed::default(), Vec::new());
-        let count = expiring.len().max(1);
-        for (done, (thread, _)) in expiring.iter().enumerate() {
-            let erases = self.whole_thread(tenant, &thread.log, Erased::Expired).await?;
-            destroyed.add(self.destroy(tenant, &erases, kind::EXPIRED).await?);
-            all.extend(erases);
-            #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
-            progress((done + 1) as f64 / count as f64);
-        }
-        self.scrub(tenant, &all, kind::EXPIRED, destroyed).await
-    }
-
-    /// The threads whose time is up, each with the bytes that it and its runs have: what [`Journal::prune`] destroys.
-    pub async fn expiring(
-        &self,
-        tenant: &Tenant,
-        retention: Retention,
-        now: Timestamp,
-    ) -> Result<Vec<(LogHead, u64)>, StoreError> {
-        let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
-        let mut families = Vec::new();
-        for thread in self.threads(tenant, everything).await? {
-            if thread.gone.is_none() {
-                let (updated, bytes) = self.family_size(tenant, &thread).await?;
-                families.push((updated, bytes, thread));
+        // How often others may begin something on the thread while it is looked at.
+        const TRIES: u32 = 16;
+        // Who begins runs without a pause is stopped: what was seen is destroyed first, and then the rest.
+        const HASTE: u32 = 4;
+        let mut destroyed = Destroyed::default();
+        let mut tries = 0;
+        loop {
+            let mut erases = match item {
+                None => self.whole_thread(tenant, thread).await?,
+                Some(item) => {
+                    let (erases, damaged) = self.one_item(tenant, thread, item).await?;
+                    destroyed.damaged = damaged;
+                    erases
+                }
+            };
+            tries += 1;
+            if tries == HASTE {
+                for erase in &mut erases {
+                    erase.kin = None;
+                }
+            }
+            match self.destroy(tenant, &erases, &[], kind::FORGOTTEN).await {
+                Err(StoreError::Conflict { .. }) if tries < TRIES => {}
+                done => {
+                    destroyed.add(done?);
+                    if tries != HASTE {
+                        break;
+                    }
+                }
             }
         }
-        families.sort_by_key(|(updated, ..)| *updated);
-        let mut kept: u64 = families.iter().map(|(_, bytes, _)| bytes).sum();
-        let oldest = retention.older_than.and_then(|age| {
-            let age = jiff::SignedDuration::try_from(age).ok()?;
-            now.checked_sub(age).ok()
-        });
-        families.retain(|(updated, bytes, _)| {
-            let old = oldest.is_some_and(|oldest| *updated < oldest);
-            // One that has nothing of its own makes no room.
-            let much = *bytes > 0 && retention.at_most_bytes.is_some_and(|most| kept > most);
-            if old || much {
-                kept = kept.saturating_sub(*bytes);
-            }
-            old || much
-        });
-        Ok(families.into_iter().map(|(_, bytes, thread)| (thread, bytes)).collect())
+        destroyed.unreached = self.finish_destroying().await?;
+        Ok(destroyed)
     }
 
-    /// When a thread or one of its runs was last written to, and how many bytes they have.
-    async fn family_size(
-        &self,
-        tenant: &Tenant,
-        thread: &LogHead,
-    ) -> Result<(Timestamp, u64), StoreError> {
-        let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
-        let runs = self.runs(tenant, Some(&thread.log), everything).await?;
-        let updated = runs.iter().map(|run| run.updated).fold(thread.updated, Timestamp::max);
-        Ok((updated, thread.bytes + runs.iter().map(|run| run.bytes).sum::<u64>()))
-    }
-
-    /// All own records of a thread and of its runs; the checkpoints of its forks.
+    /// A thread that exists.
     async fn whole_thread(
         &self,
         tenant: &Tenant,
         thread: &LogId,
-        why: Erased,
     ) -> Result<Vec<Erase>, StoreError> {
         let Some(head) = self.log(tenant, thread).await? else {
             return Err(StoreError::NotFound { what: "thread", name: thread.0.clone() });
@@ -139,47 +96,46 @@ impl Journal {
             return Err(StoreError::invalid(problem));
         }
         let family = self.family(tenant, thread).await?;
-        let own_runs = family.runs.iter().filter(|(of, _)| of == thread).map(|(_, run)| run);
-        let whole = std::iter::once(&head).chain(own_runs);
-        let mut erases: Vec<Erase> =
-            whole.map(|head| Erase { log: head.log.clone(), seqs: None, why }).collect();
-        self.checkpoints_of_forks(tenant, &family.forks, why, &mut erases).await?;
-        Ok(erases)
+        Ok(family_erases(&head, &family, Erased::Forgotten))
     }
 
-    /// Every record about the Item, wherever it is; and the checkpoints after it.
+    /// Every record about the Item, wherever it is; and the checkpoints after it. With it comes how many records are
+    /// damaged, of which nobody knows what they are about.
     async fn one_item(
         &self,
         tenant: &Tenant,
         thread: &LogId,
         item: &str,
-    ) -> Result<Vec<Erase>, StoreError> {
-        let mut place = Some(thread.clone());
-        // The Item may be one that a fork shares with its parent.
-        while let Some(log) = place {
+    ) -> Result<(Vec<Erase>, u64), StoreError> {
+        let why = Erased::Forgotten;
+        let (mut erases, mut damaged) = (Vec::new(), 0);
+        let mut place = Some((thread.clone(), u64::MAX));
+        // The Item may be one that a fork shares with its parent; and both may have said it.
+        while let Some((log, end)) = place {
             let Some(head) = self.log(tenant, &log).await? else {
                 return Err(StoreError::NotFound { what: "thread", name: log.0 });
             };
-            let found = self.records_about(tenant, &log, item).await?;
-            if !found.is_empty() {
-                let why = Erased::Forgotten;
-                let mut erases: Vec<Erase> = Vec::new();
-                for (place, seq) in &found {
-                    add(&mut erases, place, *seq, why);
-                    if let Some(holder) = self.holder_before(tenant, place, *seq).await? {
-                        add(&mut erases, place, holder, why);
-                    }
+            let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
+            for (place, seq) in &found {
+                add(&mut erases, place, *seq, why);
+                if let Some(holder) = self.holder_before(tenant, place, *seq).await? {
+                    add(&mut erases, place, holder, why);
                 }
-                for seq in self.checkpoints(tenant, &log).await? {
-                    add(&mut erases, &log, seq, why);
-                }
-                let forks = self.family(tenant, &log).await?.forks;
-                self.checkpoints_of_forks(tenant, &forks, why, &mut erases).await?;
-                return Ok(erases);
             }
-            place = head.fork.map(|fork| fork.log);
+            if !found.is_empty() {
+                let family = self.family(tenant, &log).await?;
+                add_checkpoints(&mut erases, &log, &family, why);
+            }
+            place = head.fork.map(|fork| (fork.log, end.min(fork.at)));
         }
-        Err(StoreError::NotFound { what: "item", name: Name::from(item) })
+        match (erases.is_empty(), damaged) {
+            (false, _) => Ok((erases, damaged)),
+            (true, 0) => Err(StoreError::NotFound { what: "item", name: Name::from(item) }),
+            (true, _) => {
+                let problem = format!("{item} was not found, and {damaged} records do not open");
+                Err(StoreError::Corrupt(problem.into()))
+            }
+        }
     }
 
     /// The record before that one which holds its whole message: some wires write messages that cannot be cut, and then
@@ -207,28 +163,41 @@ impl Journal {
     }
 
     /// The records that are about the Item. One that was imported, or that nobody said what it is about, is looked for
-    /// by what it says.
+    /// by what it says. What a parent wrote after `end` is none of its fork's.
     async fn records_about(
         &self,
         tenant: &Tenant,
         log: &LogId,
+        end: u64,
         item: &str,
+        damaged: &mut u64,
     ) -> Result<Vec<(LogId, u64)>, StoreError> {
         const PAGE: u32 = 256;
         let about = self.keys.about(tenant, &about_item(log, item));
         let mut found = self.backend.about(tenant, about).await?;
+        let mut own =
+            found.iter().filter(|(place, _)| place == log).map(|(_, seq)| *seq).peekable();
+        if own.peek().is_some() && !own.any(|seq| seq <= end) {
+            // Another Item, of the same name.
+            found.clear();
+        }
         let mut after = 0;
-        while found.is_empty() {
-            let span = Span { after, up_to: u64::MAX, limit: PAGE };
+        loop {
+            let span = Span { after, up_to: end, limit: PAGE };
             let rows = self.backend.rows(tenant, log, span).await?;
-            let Some(last) = rows.last() else { break };
+            let Some(last) = rows.last() else { return Ok(found) };
             after = last.seq;
-            for row in rows.iter().filter(|row| row.erased.is_none() && *row.kind == *kind::ITEM) {
-                let (content, _) = self.content(tenant, row).await?;
-                let stored = restore_items([Some(content.clone())]).ok();
-                let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
-                let said = || Tree::parse(content).ok()?.root().name_of("id");
-                if stored.or_else(said).as_deref() != Some(item) {
+            for row in rows.iter().filter(|row| *row.kind == *kind::ITEM) {
+                let content = match self.content_or_gone(tenant, log, row).await {
+                    Ok(Ok((content, _))) => content,
+                    Ok(Err(_)) => continue,
+                    Err(StoreError::Corrupt(_)) => {
+                        *damaged += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                if !is_item(&content, item) {
                     continue;
                 }
                 found.push((log.clone(), row.seq));
@@ -237,67 +206,35 @@ impl Journal {
                 }
             }
         }
-        Ok(found)
     }
 
-    async fn checkpoints_of_forks(
-        &self,
-        tenant: &Tenant,
-        forks: &[LogHead],
-        why: Erased,
-        erases: &mut Vec<Erase>,
-    ) -> Result<(), StoreError> {
-        for fork in forks {
-            for seq in self.checkpoints(tenant, &fork.log).await? {
-                add(erases, &fork.log, seq, why);
-            }
-        }
-        Ok(())
-    }
-
-    /// The log's own checkpoints that are still there.
-    async fn checkpoints(&self, tenant: &Tenant, log: &LogId) -> Result<Vec<u64>, StoreError> {
-        let mut seqs = Vec::new();
-        let mut at_most = u64::MAX;
-        while let Some(row) = self.backend.checkpoint(tenant, log, at_most).await? {
-            seqs.push(row.seq);
-            at_most = row.seq.saturating_sub(1);
-        }
-        Ok(seqs)
-    }
-
-    /// Destroys, and says so in each log that lost something.
-    async fn destroy(
+    /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked.
+    pub(crate) async fn destroy(
         &self,
         tenant: &Tenant,
         erases: &[Erase],
+        expects: &[(LogId, u64)],
         kind: &str,
     ) -> Result<Destroyed, StoreError> {
         let mut destroyed = Destroyed::default();
         let mut batch = Batch::of(tenant.clone());
         for erase in erases {
             let (records, bytes) = self.measure(tenant, erase).await?;
-            destroyed.logs.push(erase.log.clone());
+            if records > 0 || erase.seqs.is_none() {
+                destroyed.logs.push(erase.log.clone());
+            }
             destroyed.records += records;
             destroyed.bytes += bytes;
-            batch = batch.append(Append::to(erase.log.clone()).record(notice(erase, kind)));
+            let mut append = Append::to(erase.log.clone()).record(notice(erase, kind));
+            append.expect =
+                expects.iter().find(|(log, _)| *log == erase.log).map(|(_, last)| *last);
+            batch = batch.append(append);
         }
-        self.commit_act(batch, erases.to_vec()).await?;
-        Ok(destroyed)
-    }
-
-    /// Sees to it that no file and no backup holds what was destroyed.
-    async fn scrub(
-        &self,
-        tenant: &Tenant,
-        erases: &[Erase],
-        kind: &str,
-        mut destroyed: Destroyed,
-    ) -> Result<Destroyed, StoreError> {
-        if !erases.is_empty() {
-            self.backend.scrub().await?;
-            destroyed.unreached = self.erase_in_backups(tenant, erases, kind).await?;
+        let mut noted = erases.to_vec();
+        if let Some(first) = noted.first_mut() {
+            first.note = Some(note(tenant, erases, kind)?);
         }
+        self.commit_act(batch, noted).await?;
         Ok(destroyed)
     }
 
@@ -310,11 +247,13 @@ impl Journal {
             let rows = self.backend.rows(tenant, &erase.log, span).await?;
             let Some(last) = rows.last() else { return Ok((records, bytes)) };
             after = last.seq;
-            let chosen = |seq: u64| erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&seq));
+            let chosen = |row: &Row| {
+                erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
+                    || (erase.checkpoints && *row.kind == *kind::CHECKPOINT)
+            };
             let notice = |kind: &str| kind == kind::FORGOTTEN || kind == kind::EXPIRED;
-            for row in rows
-                .iter()
-                .filter(|row| row.erased.is_none() && chosen(row.seq) && !notice(&row.kind))
+            for row in
+                rows.iter().filter(|row| row.erased.is_none() && chosen(row) && !notice(&row.kind))
             {
                 records += 1;
                 bytes += row.size;
@@ -323,9 +262,57 @@ impl Journal {
     }
 }
 
+/// Whether a record's content is the Item with that name.
+fn is_item(content: &Bytes, item: &str) -> bool {
+    let stored = restore_items([Some(content.clone())]).ok();
+    let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
+    let said = || Tree::parse(content.clone()).ok()?.root().name_of("id");
+    stored.or_else(said).as_deref() == Some(item)
+}
+
+/// All own records of a thread and of its runs; the checkpoints of its forks.
+pub(crate) fn family_erases(thread: &LogHead, family: &Family, why: Erased) -> Vec<Erase> {
+    let mut erases = vec![Erase::all(thread.log.clone(), why)];
+    let own_runs = family.runs.iter().filter(|(of, _)| *of == thread.log);
+    erases.extend(own_runs.map(|(_, run)| Erase::all(run.log.clone(), why)));
+    add_checkpoints(&mut erases, &thread.log, family, why);
+    erases
+}
+
+/// The checkpoints of a thread and of its forks, which may have been folded from what is destroyed; and that no run and no
+/// fork may begin meanwhile.
+fn add_checkpoints(erases: &mut Vec<Erase>, thread: &LogId, family: &Family, why: Erased) {
+    let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
+    for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
+        in_log(erases, log, why, |erase| erase.kin = Some(family.kin(log)));
+    }
+    // A run that loses something may have folded it too; where everything is destroyed, checkpoints are.
+    for erase in erases.iter_mut() {
+        erase.checkpoints |= erase.seqs.is_some();
+    }
+}
+
+/// Looks for what is destroyed in that log, and changes it; nothing was so far, where it was not named yet.
+fn in_log(erases: &mut Vec<Erase>, log: &LogId, why: Erased, change: impl FnOnce(&mut Erase)) {
+    match erases.iter_mut().find(|erase| erase.log == *log) {
+        Some(erase) => change(erase),
+        None => {
+            let mut erase = Erase::records(log.clone(), Vec::new(), why);
+            change(&mut erase);
+            erases.push(erase);
+        }
+    }
+}
+
 /// The record that says what was destroyed.
 pub(crate) fn notice(erase: &Erase, kind: &str) -> NewRecord {
-    let entry = json::object(|entry| match &erase.seqs {
+    let entry = json::object(|entry| put_erase(entry, erase));
+    NewRecord::new(kind, entry.bytes().clone())
+}
+
+/// What is destroyed of a log.
+pub(crate) fn put_erase(entry: &mut json::Object<'_>, erase: &Erase) {
+    match &erase.seqs {
         None => {
             entry.bool("all", true);
         }
@@ -336,27 +323,30 @@ pub(crate) fn notice(erase: &Erase, kind: &str) -> NewRecord {
                 }
             });
         }
-    });
-    NewRecord::new(kind, entry.bytes().clone())
+    }
+    if erase.checkpoints {
+        entry.bool("checkpoints", true);
+    }
 }
 
 impl Destroyed {
-    fn add(&mut self, other: Destroyed) {
-        self.logs.extend(other.logs);
+    pub(crate) fn add(&mut self, other: Destroyed) {
+        for log in other.logs {
+            if !self.logs.contains(&log) {
+                self.logs.push(log);
+            }
+        }
         self.records += other.records;
         self.bytes += other.bytes;
     }
 }
 
 fn add(erases: &mut Vec<Erase>, log: &LogId, seq: u64, why: Erased) {
-    match erases.iter_mut().find(|erase| erase.log == *log) {
-        Some(erase) => {
-            if let Some(seqs) = &mut erase.seqs
-                && !seqs.contains(&seq)
-            {
-                seqs.push(seq);
-            }
+    in_log(erases, log, why, |erase| {
+        if let Some(seqs) = &mut erase.seqs
+            && !seqs.contains(&seq)
+        {
+            seqs.push(seq);
         }
-        None => erases.push(Erase { log: log.clone(), seqs: Some(vec![seq]), why }),
-    }
+    });
 }

@@ -9,15 +9,16 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
     Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
-    StoreError, Tenant, Tree, json,
+    StoreError, Tenant, Tree, json, kind,
 };
 
 use crate::backend::{Erase, Erased, Guard, Row};
 use crate::chain::nature;
 use crate::cipher;
 use crate::export::{FORMAT, VERSION, manifest_line};
+use crate::forget::notice;
 use crate::journal::{Journal, seal};
-use crate::manifest::{Manifest, digest};
+use crate::manifest::{Manifest, digest, hex};
 
 /// What was read from an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,10 +52,13 @@ struct Log {
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
     gone: Option<Erased>,
-    /// Whether all that happened to its records is told by the log itself.
-    is_whole: bool,
-    /// Whether it was opened here.
-    is_open: bool,
+    /// Up to there its records are a parent's that does not come along, who says what was destroyed of them.
+    orphaned: u64,
+    /// What was destroyed of those, and when the last record was written.
+    untold: Vec<(u64, Erased)>,
+    at: Option<i64>,
+    /// The last record that was brought in, where it was opened here.
+    last: Option<u64>,
 }
 
 struct Taken {
@@ -71,8 +75,8 @@ pub fn verify_export(from: &mut dyn BufRead) -> Result<Imported, StoreError> {
     Ok(proven(from)?.0)
 }
 
-/// What an export holds, and the names of its logs.
-fn proven(from: &mut dyn BufRead) -> Result<(Imported, Vec<LogId>), StoreError> {
+/// What an export holds, the names of its logs, and the digest that tells it from all others.
+fn proven(from: &mut dyn BufRead) -> Result<(Imported, Vec<LogId>, Digest), StoreError> {
     let mut reader = Reader::new(from)?;
     let mut logs = Vec::new();
     while let Some(line) = reader.next()? {
@@ -80,23 +84,31 @@ fn proven(from: &mut dyn BufRead) -> Result<(Imported, Vec<LogId>), StoreError> 
             logs.push(log.name);
         }
     }
-    Ok((reader.seen, logs))
+    Ok((reader.seen, logs, reader.covers))
 }
 
 impl Journal {
     /// Brings an export's threads into the tenant, under their own names. The whole of it is proven first, so `from` is read
     /// twice: `open` opens it. Nothing that exists is changed.
+    ///
+    /// Each part of an export is brought in once. So one that was interrupted goes on when the same export is imported again,
+    /// and two who import it at once do not get in each other's way.
     pub async fn import<R: BufRead + Send>(
         &self,
         tenant: &Tenant,
         mut open: impl FnMut() -> Result<R, StoreError>,
     ) -> Result<Imported, StoreError> {
         const PAGE: usize = 256;
-        let (proven, logs) = proven(&mut open()?)?;
-        for log in logs {
-            if let Some(head) = self.log(tenant, &log).await? {
-                return Err(StoreError::Conflict { log, expected: 0, found: head.last });
+        let (proven, logs, digest) = proven(&mut open()?)?;
+        let digest = hex(&digest);
+        let begun = format!("import {digest} {tenant}");
+        if !self.backend.kept(&begun).await?.iter().any(|(name, _)| *name == begun) {
+            for log in logs {
+                if let Some(head) = self.log(tenant, &log).await? {
+                    return Err(StoreError::Conflict { log, expected: 0, found: head.last });
+                }
             }
+            self.backend.keep(&begun, Bytes::new()).await?;
         }
         let mut source = open()?;
         let mut reader = Reader::new(&mut source)?;
@@ -108,14 +120,21 @@ impl Journal {
             if (ended || records.len() >= PAGE)
                 && let Some(log) = &mut log
             {
-                self.bring(tenant, log, std::mem::take(&mut records)).await?;
+                self.bring(tenant, log, std::mem::take(&mut records), &digest).await?;
+                if ended {
+                    self.tell(tenant, log, &digest).await?;
+                }
             }
             match line {
-                None => return Ok(proven),
+                None => {
+                    self.backend.discard(&begun).await?;
+                    return Ok(proven);
+                }
                 Some(Line::Log(mut next)) => {
                     // A fork whose parent does not come along is a thread of its own, with all of its history.
                     let comes = |fork: &ForkPoint| proven.threads.contains(&fork.log);
-                    next.is_whole = next.fork.as_ref().is_none_or(comes);
+                    let alone = next.fork.as_ref().filter(|fork| !comes(fork));
+                    next.orphaned = alone.map_or(0, |fork| fork.at);
                     next.fork = next.fork.filter(comes);
                     log = Some(next);
                 }
@@ -131,12 +150,13 @@ impl Journal {
         tenant: &Tenant,
         log: &mut Log,
         mut records: Vec<Taken>,
+        digest: &str,
     ) -> Result<(), StoreError> {
         // What a fork shares is its parent's.
         let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
         records.retain(|taken| taken.row.seq > shared);
         let mut records = records.into_iter().peekable();
-        while !log.is_open || records.peek().is_some() {
+        while log.last.is_none() || records.peek().is_some() {
             let rewind_to = records.peek().and_then(|taken| log.rewind_at(taken.row.seq));
             let mut together = Vec::new();
             while let Some(taken) = records
@@ -144,8 +164,51 @@ impl Journal {
             {
                 together.push(taken);
             }
-            self.bring_together(tenant, log, &together, rewind_to).await?;
+            self.bring_together(tenant, log, &together, rewind_to, digest).await?;
         }
+        Ok(())
+    }
+
+    /// Says what was destroyed in the history of a fork whose parent does not come along, and marks it so.
+    async fn tell(&self, tenant: &Tenant, log: &Log, digest: &str) -> Result<(), StoreError> {
+        let mut append = Append::to(log.name.clone());
+        append.expect = log.last;
+        let mut erases = Vec::new();
+        for (why, kind) in [(Erased::Forgotten, kind::FORGOTTEN), (Erased::Expired, kind::EXPIRED)]
+        {
+            let gone = log.untold.iter().filter(|(_, gone)| *gone == why);
+            let seqs: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
+            if !seqs.is_empty() {
+                let erase = Erase::records(log.name.clone(), seqs, why);
+                let at = log.at.and_then(|at| Timestamp::from_millisecond(at).ok());
+                append = append.record(NewRecord { at, ..notice(&erase, kind) });
+                erases.push(erase);
+            }
+        }
+        if erases.is_empty() {
+            return Ok(());
+        }
+        let name = format!("import {digest} {} told", log.name);
+        self.bring_once(tenant, append, erases, None, name).await
+    }
+
+    /// Writes a part of an export, unless it was written before.
+    async fn bring_once(
+        &self,
+        tenant: &Tenant,
+        append: Append,
+        erases: Vec<Erase>,
+        rewind_to: Option<u64>,
+        name: String,
+    ) -> Result<(), StoreError> {
+        let _sealing = self.keys.sealing().await;
+        let mut sealed = seal(&self.keys, Batch::of(tenant.clone()).append(append).once(name))?;
+        sealed.erases = erases;
+        for append in &mut sealed.appends {
+            append.rewind_to = rewind_to;
+            append.guard = Guard::Operator;
+        }
+        self.backend.commit(sealed).await?;
         Ok(())
     }
 
@@ -156,35 +219,37 @@ impl Journal {
         log: &mut Log,
         records: &[Taken],
         rewind_to: Option<u64>,
+        digest: &str,
     ) -> Result<(), StoreError> {
         let mut append = Append::to(log.name.clone());
         append.records = records.iter().map(Taken::record).collect();
         let mut erases = Vec::new();
-        if !std::mem::replace(&mut log.is_open, true) {
+        // Nobody else may have added to it.
+        append.expect = log.last;
+        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+        let last = records.last().map_or(log.last.unwrap_or(shared), |taken| taken.row.seq);
+        let name = format!("import {digest} {} {last}", log.name);
+        if log.last.replace(last).is_none() {
             let (of, fork) = (log.of.clone(), log.fork.clone());
             append = append.opening(LogOpening { kind: log.kind, of, fork });
             append.status.clone_from(&log.status);
-            erases.extend(log.gone.map(|why| Erase { log: log.name.clone(), seqs: None, why }));
+            erases.extend(log.gone.map(|why| Erase::all(log.name.clone(), why)));
         }
-        // Who says what was destroyed in the history of a fork did so in its parent; without it, it is only noted.
-        if log.is_whole {
-            for why in [Erased::Forgotten, Erased::Expired] {
-                let gone = records.iter().filter(|taken| taken.gone == Some(why));
-                let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
-                if !seqs.is_empty() {
-                    erases.push(Erase { log: log.name.clone(), seqs: Some(seqs), why });
-                }
+        log.at = records.last().map_or(log.at, |taken| Some(taken.row.at));
+        // What was destroyed in the history of a fork was told in its parent.
+        let orphaned = |taken: &&Taken| taken.row.seq <= log.orphaned;
+        let untold = records.iter().filter(orphaned);
+        let untold = untold.filter_map(|taken| Some((taken.row.seq, taken.gone?)));
+        log.untold.extend(untold);
+        for why in [Erased::Forgotten, Erased::Expired] {
+            let own = records.iter().filter(|taken| taken.row.seq > log.orphaned);
+            let gone = own.filter(|taken| taken.gone == Some(why));
+            let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
+            if !seqs.is_empty() {
+                erases.push(Erase::records(log.name.clone(), seqs, why));
             }
         }
-        let _sealing = self.keys.sealing().await;
-        let mut sealed = seal(&self.keys, Batch::of(tenant.clone()).append(append))?;
-        sealed.erases = erases;
-        for append in &mut sealed.appends {
-            append.rewind_to = rewind_to;
-            append.guard = Guard::Operator;
-        }
-        self.backend.commit(sealed).await?;
-        Ok(())
+        self.bring_once(tenant, append, erases, rewind_to, name).await
     }
 }
 
@@ -229,13 +294,16 @@ struct Reader<'r> {
     /// Whether contents may be redacted.
     redacted: bool,
     signed: bool,
+    /// What the signature covers.
+    covers: Digest,
 }
 
 impl<'r> Reader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
         let (hash, seen) = (Sha256::new(), Imported::default());
         let (last, log, redacted, signed) = (None, None, false, false);
-        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed };
+        let covers = Digest::default();
+        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed, covers };
         let Some((first, text)) = reader.read()? else {
             return Err(reader.wrong("is not there: the file is empty"));
         };
@@ -337,7 +405,7 @@ impl<'r> Reader<'r> {
         if manifest.statement().and_then(|said| said.covers) != Some(covers) {
             return Err(self.wrong("was signed over something else: a line before it was changed"));
         }
-        self.signed = true;
+        (self.signed, self.covers) = (true, covers);
         Ok(())
     }
 
@@ -406,8 +474,10 @@ fn log_of(root: Node<'_>) -> Option<Log> {
         status: root.name_of("status"),
         rewinds,
         gone,
-        is_whole: true,
-        is_open: false,
+        orphaned: 0,
+        untold: Vec::new(),
+        at: None,
+        last: None,
     })
 }
 

@@ -58,7 +58,10 @@ pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
     let keys = Keys::open(&*backend, options.master_key.as_ref(), &options.retired_keys).await?;
     let signer = Arc::new(Signer::new(&keys.signing_seed()));
     backend.sign_with(Arc::clone(&signer));
-    Ok(Journal { backend, keys: Arc::new(keys), signer, url: shown })
+    let journal = Journal { backend, keys: Arc::new(keys), signer, url: shown };
+    // A process may have ended while it destroyed something. What cannot be finished now is left to who comes next.
+    drop(journal.finish_destroying().await);
+    Ok(journal)
 }
 
 fn sqlite_path(url: &str) -> Option<&str> {

@@ -51,7 +51,8 @@ impl Journal {
             let listing =
                 Listing { forks_of: Some(log.clone()), ..everything.clone().listing(None) };
             let forks = self.backend.logs(tenant, listing).await?;
-            left.extend(forks.iter().map(|fork| fork.log.clone()));
+            // What shares nothing has a family of its own.
+            left.extend(forks.iter().filter(|fork| shares(fork)).map(|fork| fork.log.clone()));
             family.runs.extend(runs.into_iter().map(|run| (log.clone(), run)));
             family.forks.extend(forks);
         }
@@ -88,11 +89,26 @@ impl Journal {
     }
 }
 
+/// Whether a fork shares anything with what it was forked off.
+pub(crate) fn shares(fork: &LogHead) -> bool {
+    fork.fork.as_ref().is_some_and(|fork| fork.at > 0)
+}
+
 /// The runs and forks of a thread, all the way down.
 pub(crate) struct Family {
     /// The runs, each with its thread.
     pub(crate) runs: Vec<(LogId, LogHead)>,
     pub(crate) forks: Vec<LogHead>,
+}
+
+impl Family {
+    /// How many runs and forks of its own a thread of the family has.
+    pub(crate) fn kin(&self, thread: &LogId) -> u64 {
+        let runs = self.runs.iter().filter(|(of, _)| of == thread).count();
+        let is_own = |fork: &&LogHead| fork.fork.as_ref().is_some_and(|fork| fork.log == *thread);
+        let forks = self.forks.iter().filter(is_own).count();
+        u64::try_from(runs + forks).unwrap_or(u64::MAX)
+    }
 }
 
 impl Page {

@@ -91,6 +91,10 @@ pub(crate) fn gone(log: &LogId) -> StoreError {
     StoreError::invalid(format!("{log} was forgotten, and takes nothing more"))
 }
 
+pub(crate) fn begins_on_gone(log: &LogId) -> StoreError {
+    StoreError::invalid(format!("{log} was forgotten: no run and no fork of it can begin any more"))
+}
+
 pub(crate) fn fork_beyond(parent: &LogId, last: u64) -> StoreError {
     StoreError::invalid(format!("{parent} ends at {last}: fork it there or before"))
 }

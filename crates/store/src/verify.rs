@@ -58,8 +58,8 @@ struct Ledger {
     /// What each log's records say about it.
     logs: HashMap<(Tenant, LogId), Summary>,
     /// Contents that are no more, and must be said to be.
-    missing: BTreeMap<(Tenant, LogId), Vec<(u64, Erased)>>,
-    /// What was said to be destroyed: some records of a log, or all before that one.
+    missing: BTreeMap<(Tenant, LogId), Vec<Missing>>,
+    /// What was said to be destroyed: some records of a log, all before that one, or all checkpoints before it.
     said: HashMap<(Tenant, LogId), Said>,
 }
 
@@ -81,10 +81,18 @@ struct Counts {
     manifests: u64,
 }
 
+/// A record whose content is no more.
+struct Missing {
+    seq: u64,
+    why: Erased,
+    is_checkpoint: bool,
+}
+
 #[derive(Default)]
 struct Said {
     /// Everything before that record, and why.
     all_before: HashMap<Erased, u64>,
+    checkpoints_before: HashMap<Erased, u64>,
     seqs: HashSet<(u64, Erased)>,
 }
 
@@ -221,7 +229,8 @@ impl Journal {
                 return Err(broken(&place(chain), problem).into());
             }
             let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
-            missing.push((row.seq, why));
+            let is_checkpoint = *row.kind == *kind::CHECKPOINT;
+            missing.push(Missing { seq: row.seq, why, is_checkpoint });
             ledger.proof.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
                 summary.bytes = summary.bytes.saturating_sub(row.size);
@@ -486,13 +495,17 @@ impl Ledger {
     fn prove_missing(&self) -> Result<(), Fault> {
         for (log, seqs) in &self.missing {
             let said = self.said.get(log);
-            let is_said = |(seq, why): &(u64, Erased)| {
+            let is_said = |Missing { seq, why, is_checkpoint }: &Missing| {
+                let before = |places: &HashMap<Erased, u64>| {
+                    places.get(why).is_some_and(|place| seq < place)
+                };
                 said.is_some_and(|said| {
-                    said.all_before.get(why).is_some_and(|before| seq < before)
+                    before(&said.all_before)
+                        || (*is_checkpoint && before(&said.checkpoints_before))
                         || said.seqs.contains(&(*seq, *why))
                 })
             };
-            if let Some((seq, _)) = seqs.iter().find(|missing| !is_said(missing)) {
+            if let Some(Missing { seq, .. }) = seqs.iter().find(|missing| !is_said(missing)) {
                 let (tenant, log) = log;
                 let place = format!("record {seq} of {log} (tenant {tenant})");
                 let problem = "has no content, and nothing says that it was destroyed so";
@@ -508,6 +521,9 @@ impl Said {
         let Ok(entry) = Tree::parse(content.clone()) else { return };
         if entry.root().present("all").and_then(Node::bool) == Some(true) {
             self.all_before.insert(why, at);
+        }
+        if entry.root().present("checkpoints").and_then(Node::bool) == Some(true) {
+            self.checkpoints_before.insert(why, at);
         }
         if let Some(seqs) = entry.root().present("seqs") {
             self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, why)));

@@ -309,3 +309,23 @@ async fn old_salts_are_in_no_file_after_a_new_master_key() {
     journal.close().await.unwrap();
     figure("salts after new master keys", format!("0 of {count} windows of old ones in any file"));
 }
+
+#[tokio::test]
+async fn an_item_is_forgotten_though_another_record_is_damaged() {
+    let folder = Folder::new("damaged");
+    let file = folder.join("store.db");
+    let journal = opened(&file, None).await;
+    let one = r#"{"id":"one","text":"a"}"#;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append =
+        append.record(NewRecord::new(kind::ITEM, "{}")).record(NewRecord::new(kind::ITEM, one));
+    journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+    let damage = Connection::open(&file).unwrap();
+    damage.execute("UPDATE records SET content = x'00' WHERE seq = 1", []).unwrap();
+    let outcome = journal.forget(&tenant(), &"thread".into(), Some("one")).await.unwrap();
+    assert_eq!((outcome.records, outcome.damaged), (1, 1));
+    // What is not found may be in what does not open.
+    let outcome = journal.forget(&tenant(), &"thread".into(), Some("two")).await;
+    let wanted = "the store is damaged: two was not found, and 1 records do not open";
+    assert_eq!(outcome.unwrap_err().to_string(), wanted);
+}

@@ -142,6 +142,7 @@ columns! {
     a_bytes: Vec<i64>,
     a_at: Vec<Option<i64>>,
     a_now: Vec<bool>,
+    a_began: Vec<Option<i64>>,
     r_append: Vec<i32>,
     r_place: Vec<i32>,
     r_event: Vec<i64>,
@@ -171,6 +172,10 @@ columns! {
     e_log: Vec<i32>,
     e_why: Vec<i16>,
     e_all: Vec<bool>,
+    e_checkpoints: Vec<bool>,
+    e_kin: Vec<Option<i64>>,
+    e_note: Vec<Option<&'g str>>,
+    e_note_value: Vec<Option<&'g [u8]>>,
     s_erase: Vec<i32>,
     s_seq: Vec<i64>,
 }
@@ -233,6 +238,10 @@ impl<'g> Columns<'g> {
             self.e_log.push(log);
             self.e_why.push(erase.why.number());
             self.e_all.push(erase.seqs.is_none());
+            self.e_checkpoints.push(erase.checkpoints);
+            self.e_kin.push(erase.kin.map(signed));
+            self.e_note.push(erase.note.as_ref().map(|(name, _)| name.as_str()));
+            self.e_note_value.push(erase.note.as_ref().map(|(_, value)| &**value));
             for seq in erase.seqs.iter().flatten() {
                 self.s_erase.push(count(&self.e_log));
                 self.s_seq.push(signed(*seq));
@@ -291,6 +300,8 @@ impl<'g> Columns<'g> {
         self.a_events.push(events);
         self.a_bytes.push(bytes);
         self.a_at.push(records.iter().filter_map(|record| record.at).max());
+        // What is brought in from elsewhere began when its first record says.
+        self.a_began.push(records.first().and_then(|record| record.at));
         self.a_now.push(records.is_empty() || records.iter().any(|record| record.at.is_none()));
     }
 
@@ -323,7 +334,8 @@ pub(super) struct Done {
 /// What became of a batch.
 pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<Done, StoreError> {
     if let Some(receipt) = answer.strip_prefix("again") {
-        let written = receipt.lines().map(once_written).collect::<Option<_>>();
+        // Its first line is its name.
+        let written = receipt.lines().skip(1).map(once_written).collect::<Option<_>>();
         let written = written.ok_or_else(|| damaged("a receipt"))?;
         return Ok(Done { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
     }
@@ -385,6 +397,12 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
         "asked" => refusal::asked_before(&batch.asks.get(place)?.id),
         "rewind" => refusal::rewind_beyond(&log?, number()?),
         "turn" => refusal::captured_before(&batch.vault.get(place)?.id),
+        "gonefork" => refusal::begins_on_gone(&append?.opening.as_ref()?.fork.as_ref()?.log),
+        "goneof" => refusal::begins_on_gone(append?.opening.as_ref()?.of.as_ref()?),
+        "kin" => {
+            let log = batch.erases.get(place)?.log.clone();
+            StoreError::Conflict { log, expected: number()?, found: number()? }
+        }
         "noerase" => refusal::no_log(&batch.erases.get(place)?.log),
         _ => return None,
     })

@@ -39,7 +39,7 @@ CREATE FUNCTION throughline_commit(
     o_hash bytea[],
     a_log integer[], a_kind smallint[], a_of integer[], a_fork integer[], a_fork_at bigint[],
     a_expect bigint[], a_guard bigint[], a_rewind bigint[], a_status text[],
-    a_records integer[], a_events bigint[], a_bytes bigint[], a_at bigint[], a_now boolean[],
+    a_records integer[], a_events bigint[], a_bytes bigint[], a_at bigint[], a_now boolean[], a_began bigint[],
     r_append integer[], r_place integer[], r_event bigint[], r_kind text[], r_at bigint[], r_events integer[],
     r_about bigint[], r_size bigint[], r_commitment bytea[], r_content bytea[], r_epoch integer[], r_salt bytea[],
     r_blob bytea[], r_blob_content bytea[],
@@ -47,7 +47,8 @@ CREATE FUNCTION throughline_commit(
     q_id text[], q_kind text[], q_append integer[], q_expires bigint[],
     n_id text[], n_parent text[], n_append integer[], n_prefix bytea[], n_k integer[],
     k_kind smallint[], k_hash bytea[],
-    e_log integer[], e_why smallint[], e_all boolean[], s_erase integer[], s_seq bigint[]
+    e_log integer[], e_why smallint[], e_all boolean[], e_checkpoints boolean[], e_kin bigint[], e_note text[],
+    e_note_value bytea[], s_erase integer[], s_seq bigint[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     v_number bigint; v_answers text[]; v_answer text; v_now bigint;
@@ -78,10 +79,13 @@ BEGIN
 
     -- A group that was sent before and did commit is answered and not written again. One that comes late, after a group
     -- with a higher number, is not written at all.
-    SELECT number, answers INTO v_number, v_answers FROM writers WHERE writer = p_writer FOR UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO writers (writer, number, answers) VALUES (p_writer, 0, '{}');
-    ELSIF v_number = p_number THEN
+    LOOP
+        SELECT number, answers INTO v_number, v_answers FROM writers WHERE writer = p_writer FOR UPDATE;
+        EXIT WHEN FOUND;
+        -- The first group may come twice too, and then the second waits here for the first.
+        INSERT INTO writers (writer, number, answers) VALUES (p_writer, 0, '{}') ON CONFLICT DO NOTHING;
+    END LOOP;
+    IF v_number = p_number THEN
         RETURN v_answers;
     ELSIF v_number > p_number THEN
         RAISE EXCEPTION 'a later group was written already';
@@ -154,6 +158,8 @@ BEGIN
                     WHEN a_kind[i] IS NOT NULL AND l_id[v_log] IS NOT NULL
                     THEN format('conflict %s 0 %s', i - v_a, l_last[v_log])
                     WHEN a_fork[i] IS NOT NULL AND l_id[a_fork[i]] IS NULL THEN 'nofork ' || i - v_a
+                    WHEN l_gone[a_fork[i]] IS NOT NULL AND a_guard[i] >= 0 THEN 'gonefork ' || i - v_a
+                    WHEN l_gone[a_of[i]] IS NOT NULL AND a_guard[i] >= 0 THEN 'goneof ' || i - v_a
                     WHEN a_fork[i] IS NOT NULL AND v_last > l_last[a_fork[i]]
                     THEN format('beyond %s %s', i - v_a, l_last[a_fork[i]])
                     -- The thread of a run may begin in this same batch.
@@ -200,6 +206,14 @@ BEGIN
                         v_answer := 'noerase ' || i - v_e;
                         EXIT decide;
                     END IF;
+                    IF e_kin[i] IS NOT NULL THEN
+                        SELECT (SELECT count(*) FROM logs WHERE tenant = v_tenant AND of = l_id[e_log[i]])
+                             + (SELECT count(*) FROM logs WHERE tenant = v_tenant AND fork = l_id[e_log[i]]) INTO v_known;
+                        IF v_known <> e_kin[i] THEN
+                            v_answer := format('kin %s %s %s', i - v_e, e_kin[i], v_known);
+                            EXIT decide;
+                        END IF;
+                    END IF;
                 END LOOP;
 
                 -- It holds. The logs that it opens come first: others of the batch may refer to them, in whichever order.
@@ -223,12 +237,13 @@ BEGIN
                     END IF;
                     INSERT INTO logs (id, tenant, name, kind, of, fork, fork_at, last, events, bytes, created, updated)
                     VALUES (l_id[v_log], v_tenant, l_name[v_log], a_kind[i], l_id[a_of[i]], l_id[a_fork[i]],
-                            a_fork_at[i], l_last[v_log], 0, 0, v_now, 0);
+                            a_fork_at[i], l_last[v_log], 0, 0, coalesce(a_began[i], v_now), 0);
                 END LOOP;
             END IF;
 
             v_answer := 'ok';
-            v_receipt := '';
+            -- The receipt begins with the first of its names, so that no two batches have the same.
+            v_receipt := CASE WHEN b_plain[v_batch] THEN '' ELSE coalesce(encode(o_hash[v_o], 'hex'), '') || E'\n' END;
             FOR i IN v_a .. b_a[v_batch] LOOP
                 v_log := a_log[i];
                 v_last := l_last[v_log];
@@ -350,7 +365,8 @@ BEGIN
         SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
           INTO v_ids, v_blobs, v_bytes
           FROM records
-         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND erased IS NULL AND (e_all[i] OR seq = ANY (v_seqs))
+         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND erased IS NULL
+           AND (e_all[i] OR seq = ANY (v_seqs) OR (e_checkpoints[i] AND kind = 'checkpoint'))
            -- What says that contents were destroyed stays.
            AND kind NOT IN ('forgotten', 'expired');
         DELETE FROM salts WHERE record = ANY (v_ids);
@@ -359,6 +375,10 @@ BEGIN
            AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
         UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
          WHERE id = l_id[e_log[i]];
+        IF e_note[i] IS NOT NULL THEN
+            INSERT INTO kept VALUES (e_note[i], e_note_value[i])
+                ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+        END IF;
     END LOOP;
 
     v_answers := v_answers || format('now %s', v_now);

@@ -96,6 +96,10 @@ pub(super) async fn replace(shared: &Shared, name: &str, value: Bytes) -> Result
     shared.server.query(sql, &[&name, &&*value]).await.map(drop)
 }
 
+pub(super) async fn discard(shared: &Shared, name: &str) -> Result<(), StoreError> {
+    shared.server.query("DELETE FROM kept WHERE name = $1", &[&name]).await.map(drop)
+}
+
 pub(super) async fn kept(
     shared: &Shared,
     begins: &str,

@@ -102,9 +102,9 @@ impl Postgres {
         let job = Job::Commit(Prepared::new(batch, tenant), answer);
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
         let mut receipt = answered.await.map_err(|_| StoreError::Closed)??;
-        if !receipt.repeated {
-            receipt.written.sort_by_key(|written| order.iter().position(|log| *log == written.log));
-        }
+        receipt.written.sort_by_key(|written| {
+            order.iter().position(|log| *log == written.log).unwrap_or(order.len())
+        });
         Ok(receipt)
     }
 
@@ -282,6 +282,10 @@ impl Backend for Postgres {
 
     fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()> {
         Box::pin(keep::replace(&self.shared, name, value))
+    }
+
+    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
+        Box::pin(keep::discard(&self.shared, name))
     }
 
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {

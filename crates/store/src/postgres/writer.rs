@@ -191,10 +191,15 @@ impl Writer {
                 tries += 1;
             } else {
                 let error = self.shared.server.error(error);
-                return match error {
-                    // A server that takes no writes any more still knows what it wrote.
-                    StoreError::ReadOnly(_) if unknown => self.answered(number).await?.ok_or(error),
-                    error => Err(error),
+                if !unknown {
+                    return Err(error);
+                }
+                // A server that takes no writes any more still knows what it wrote. While that is not known, nothing
+                // of the group may be sent under another number.
+                return match (self.answered(number).await, error) {
+                    (Ok(Some(answers)), _) => Ok(answers),
+                    (Ok(None), error @ StoreError::ReadOnly(_)) => Err(error),
+                    (Ok(None) | Err(_), _) => Err(self.not_known()),
                 };
             }
         }

@@ -5,9 +5,11 @@ use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
 use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
 use crate::chain::Header;
+use crate::manifest::hex;
 use crate::refusal;
 use crate::sqlite::chains::Chains;
-use crate::sqlite::erase::destroy;
+use crate::sqlite::erase::{check_kin, destroy};
+use crate::sqlite::keep::replace;
 use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
 
 /// The row that no tenant has.
@@ -96,6 +98,9 @@ impl Chains {
             }
             position_of(batch, &node.log)?;
         }
+        for erase in &batch.erases {
+            check_kin(db, tenant, erase)?;
+        }
         // From here on nothing but the database can stop it.
         let tenant = if batch.appends.is_empty() && known.is_some() {
             tenant
@@ -137,6 +142,9 @@ impl Chains {
         }
         for erase in &batch.erases {
             destroy(db, tenant, erase)?;
+            if let Some((name, value)) = &erase.note {
+                replace(db, name, value)?;
+            }
             self.known.clear();
         }
         let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
@@ -146,9 +154,12 @@ impl Chains {
             events: plan.events,
         });
         let receipt = Receipt { written: written.collect(), repeated: false };
+        // The receipt begins with the first of its names, so that no two batches have the same.
+        let name = batch.once.first().map(|(hash, _)| hex(hash)).unwrap_or_default();
         for (hash, _) in &batch.once {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
-            db.prepare_cached(keep)?.execute(params![tenant, hash, print(&receipt)])?;
+            let kept = format!("{name}\n{}", print(&receipt));
+            db.prepare_cached(keep)?.execute(params![tenant, hash, kept])?;
         }
         Ok(receipt)
     }
@@ -307,7 +318,7 @@ fn capture(
     Ok(())
 }
 
-/// A receipt as it is kept: a line per log.
+/// A receipt as it is kept, after the line with its name: a line per log.
 fn print(receipt: &Receipt) -> String {
     let line = |Written { log, first, last, events }: &Written| {
         format!("{log}\t{first}\t{last}\t{events}\n")

@@ -1,13 +1,27 @@
 //! Destroying contents: salts, sealed bytes, and large contents that nothing else refers to.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::kind;
+use throughline_core::{StoreError, kind};
 
 use crate::backend::Erase;
-use crate::sqlite::commit::number;
+use crate::sqlite::commit::{Stop, number, unsigned};
 
 /// A record that loses its content: its row, its blob, and how many bytes it had.
 type Doomed = (i64, Option<i64>, i64);
+
+/// Whether the log has as many runs and forks as whoever looked has seen.
+pub(super) fn check_kin(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), Stop> {
+    let Some(expected) = erase.kin else { return Ok(()) };
+    let count = "SELECT (SELECT count(*) FROM logs WHERE tenant = ?1 AND of = l.id)
+                 + (SELECT count(*) FROM logs WHERE tenant = ?1 AND fork = l.id)
+                 FROM logs l WHERE l.tenant = ?1 AND l.name = ?2";
+    let found = db.prepare_cached(count)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
+    let found = unsigned(found.optional()?.unwrap_or(0));
+    if found == expected {
+        return Ok(());
+    }
+    Err(StoreError::Conflict { log: erase.log.clone(), expected, found }.into())
+}
 
 /// Destroys contents. What says that they were destroyed stays.
 pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::Error> {
@@ -37,6 +51,14 @@ pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(),
                 rows.extend(row.optional()?);
             }
         }
+    }
+    if erase.checkpoints {
+        let mut find = db.prepare_cached(&format!("{find} AND kind = '{}'", kind::CHECKPOINT))?;
+        for row in find.query_map(params![tenant, log], doomed)? {
+            rows.push(row?);
+        }
+        rows.sort_unstable();
+        rows.dedup();
     }
     for (id, ..) in &rows {
         db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;

@@ -107,6 +107,11 @@ pub(super) fn replace(db: &Connection, name: &str, value: &[u8]) -> Result<(), S
     Ok(())
 }
 
+pub(super) fn discard(db: &Connection, name: &str) -> Result<(), Stop> {
+    db.prepare_cached("DELETE FROM kept WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
+
 pub(super) fn kept(db: &Connection, begins: &str) -> Result<Vec<(String, Bytes)>, rusqlite::Error> {
     let find = "SELECT name, value FROM kept WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name";
     let mut find = db.prepare_cached(find)?;
@@ -192,7 +197,10 @@ pub(super) async fn scrub(path: &Path, patience: Duration) -> Result<(), StoreEr
             match db.query_row(cut, [], |row| row.get::<_, i64>(0)) {
                 // That the WAL is empty must reach the disk too, or a loss of power brings back what was in it. SQLite
                 // does not wait for that; but the next commit does.
-                Ok(0) => return touch(&db).map_err(failed),
+                Ok(0) => {
+                    wait_for(patience);
+                    return touch(&db).map_err(failed);
+                }
                 Ok(_) => {}
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
                 Err(error) => return Err(failed(error)),

@@ -205,6 +205,11 @@ impl Backend for Sqlite {
         self.writer.act(move |db| keep::replace(db, &name, &value))
     }
 
+    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
+        let name = name.to_owned();
+        self.writer.act(move |db| keep::discard(db, &name))
+    }
+
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
         let begins = begins.to_owned();
         self.readers.read(move |db| keep::kept(db, &begins))

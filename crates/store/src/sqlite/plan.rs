@@ -81,8 +81,14 @@ pub(super) fn plan(
             let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref()).into();
             if let Some(of) = &opening.of {
                 let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
-                if known.log(db, tenant, of)?.is_none() && !batch.appends.iter().any(opens) {
-                    return Err(refusal::no_thread(of).into());
+                match known.log(db, tenant, of)? {
+                    None if !batch.appends.iter().any(opens) => {
+                        return Err(refusal::no_thread(of).into());
+                    }
+                    Some(log) if log.gone.is_some() && append.guard != Guard::Operator => {
+                        return Err(refusal::begins_on_gone(of).into());
+                    }
+                    Some(_) | None => {}
                 }
             }
             match &opening.fork {
@@ -95,14 +101,17 @@ pub(super) fn plan(
                     rewinds: String::new(),
                     nature,
                 },
-                Some(fork) => match known.log(db, tenant, &fork.log)?.map(|log| &log.plan) {
+                Some(fork) => match known.log(db, tenant, &fork.log)? {
                     None => {
                         return Err(refusal::no_thread(&fork.log).into());
                     }
-                    Some(parent) if fork.at > parent.last => {
+                    Some(parent) if parent.gone.is_some() && append.guard != Guard::Operator => {
+                        return Err(refusal::begins_on_gone(&fork.log).into());
+                    }
+                    Some(KnownLog { plan: parent, .. }) if fork.at > parent.last => {
                         return Err(refusal::fork_beyond(&fork.log, parent.last).into());
                     }
-                    Some(parent) => Plan {
+                    Some(KnownLog { plan: parent, .. }) => Plan {
                         id: 0,
                         parent: Some(parent.id),
                         first: 0,

@@ -93,7 +93,7 @@ CREATE TABLE manifests (
 CREATE TABLE once (
     tenant  INTEGER NOT NULL,
     name    BLOB NOT NULL,
-    receipt TEXT NOT NULL,                      -- `log first last events` lines
+    receipt TEXT NOT NULL,                      -- its first name, then `log first last events` lines
     PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
 

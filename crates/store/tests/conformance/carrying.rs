@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use throughline_core::{
-    Append, LogHead, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
+    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
 };
 use throughline_store::{
     Exported, Imported, Journal, Options, Page, about_item, open, pack, verify_export,
@@ -128,6 +128,116 @@ pub(crate) async fn an_import_keeps_what_is_gone_gone<H: Harness>() {
     let (here, there) = (everything(&journal, &us()).await, everything(&other, &us()).await);
     assert_eq!(timeless(there), timeless(here));
     assert_eq!(proven(&other).await.gone, 3);
+}
+
+pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let one = item("secret").about(about_item(&log("thread"), "one"));
+    journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    add(&journal, "fork", &["c"]).await;
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    let mut file = Vec::new();
+    journal.export(&us(), &[log("fork")], None, &mut file, &|_| {}).await.unwrap();
+    other.import(&us(), || Ok(&file[..])).await.unwrap();
+    let told = r#"{"seqs":[],"checkpoints":true}"#;
+    let wanted = [(1, "forgotten"), (2, "b"), (3, "c"), (4, told), (5, r#"{"seqs":[1]}"#)];
+    assert_eq!(texts(&other, "fork").await, numbered(&wanted));
+    assert_eq!(proven(&other).await.gone, 1);
+}
+
+pub(crate) async fn a_run_without_a_thread_is_carried_too<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
+    journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
+    let (done, file) = export(&journal, None).await;
+    assert_eq!(done, Exported { threads: 0, runs: 1, records: 1, redacted: 0 });
+    journal.import(&them(), || Ok(&file[..])).await.unwrap();
+    let found = journal.read(&them(), &log("lone"), 0, 10).await.unwrap();
+    assert_eq!(said(&found), expected(&[(1, "a")]));
+}
+
+/// Reads as much as is there, and then fails or ends.
+struct Cut<'f> {
+    left: &'f [u8],
+    fails: bool,
+}
+
+impl std::io::Read for Cut<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self.left.read(into)? {
+            0 if self.fails => Err(std::io::Error::other("cut off")),
+            read => Ok(read),
+        }
+    }
+}
+
+/// An import that is interrupted there: the whole file is proven, and then not all of it is read again.
+async fn cut_short(journal: &Journal, file: &[u8], end: usize) {
+    let (tenant, mut times) = (us(), 0);
+    let open = || {
+        times += 1;
+        let whole = Cut { left: file, fails: false };
+        let part = Cut { left: &file[..end], fails: true };
+        Ok(std::io::BufReader::new(if times == 1 { whole } else { part }))
+    };
+    let problem = sentence(journal.import(&tenant, open).await);
+    assert!(problem.ends_with("cannot be read: cut off"), "{problem}");
+}
+
+pub(crate) async fn an_interrupted_import_goes_on<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    fill(&journal).await;
+    let all = timeless(everything(&journal, &us()).await);
+    let (_, file) = export(&journal, None).await;
+    // Further each time, and never to the end.
+    for tenths in [2, 5, 9] {
+        cut_short(&other, &file, file.len() / 10 * tenths).await;
+    }
+    other.import(&us(), || Ok(&file[..])).await.unwrap();
+    assert_eq!(timeless(everything(&other, &us()).await), all);
+    proven(&other).await;
+    // Once it is there it is like anything else that is.
+    let again = sentence(other.import(&us(), || Ok(&file[..])).await);
+    assert!(again.ends_with("and not at 0: read what was added and decide again"), "{again}");
+}
+
+pub(crate) async fn two_may_import_at_once<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let journal = harness.open().await;
+    let nodes = [elsewhere.open().await, elsewhere.open().await];
+    fill(&journal).await;
+    let all = timeless(everything(&journal, &us()).await);
+    let (_, file) = export(&journal, None).await;
+    // One begins, and both go on.
+    cut_short(&nodes[0], &file, file.len() / 10).await;
+    let tenant = us();
+    let (one, two) = tokio::join!(
+        nodes[0].import(&tenant, || Ok(&file[..])),
+        nodes[1].import(&tenant, || Ok(&file[..]))
+    );
+    assert_eq!(one.unwrap(), two.unwrap());
+    assert_eq!(timeless(everything(&nodes[0], &us()).await), all);
+    proven(&nodes[0]).await;
+}
+
+pub(crate) async fn an_import_stops_where_others_write<H: Harness>() {
+    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
+    thread(&journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (_, file) = export(&journal, None).await;
+    cut_short(&other, &file, file.len() / 2).await;
+    add(&other, "long", &["somebody else's"]).await;
+    let outcome = other.import(&us(), || Ok(&file[..])).await;
+    assert_eq!(
+        sentence(outcome),
+        "long stands at 257 and not at 256: read what was added and decide again"
+    );
 }
 
 pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret<H: Harness>() {

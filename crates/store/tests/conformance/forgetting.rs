@@ -1,13 +1,14 @@
 //! Forgetting and expiring destroy contents for good, wherever they are; what says so stays.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use throughline_core::{
     Append, Batch, Body, Content, Envelope, Item, Json, LogHead, LogOpening, Native, NewRecord,
     Place, Role, Side, Store, StoreError, Why, Wire, holds_siblings, kind, store_items,
 };
-use throughline_store::{Destroyed, Journal, Options, Retention, about_item, open};
+use throughline_store::{Destroyed, Journal, Options, about_item, open};
 
 use crate::harness::*;
 
@@ -24,7 +25,7 @@ fn about(thread: &str, id: &str, text: &str) -> NewRecord {
 
 fn destroyed(logs: &[&str], records: u64, bytes: usize) -> Destroyed {
     let logs = logs.iter().map(|name| log(name)).collect();
-    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new() }
+    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new(), damaged: 0 }
 }
 
 pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs<H: Harness>() {
@@ -72,15 +73,17 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere<H: Harness>() {
     // Through the fork that shares it.
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 2, 2 * SECRET.len()));
-    assert_eq!(texts(&journal, "fork").await, numbered(&[(1, "forgotten"), (2, "b"), (3, "c")]));
+    let told = r#"{"seqs":[],"checkpoints":true}"#;
+    let wanted = [(1, "forgotten"), (2, "b"), (3, "c"), (4, told)];
+    assert_eq!(texts(&journal, "fork").await, numbered(&wanted));
     let outcome = journal.forget(&us(), &log("thread"), Some("three")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread"], 1, 32));
     let wanted = [
         (1, "forgotten"),
         (2, "b"),
         (3, "forgotten"),
-        (4, r#"{"seqs":[1]}"#),
-        (5, r#"{"seqs":[3]}"#),
+        (4, r#"{"seqs":[1],"checkpoints":true}"#),
+        (5, r#"{"seqs":[3],"checkpoints":true}"#),
     ];
     assert_eq!(texts(&journal, "thread").await, numbered(&wanted));
     assert_eq!(texts(&journal, "run").await[0], (1, "forgotten".to_owned()));
@@ -105,7 +108,8 @@ pub(crate) async fn a_fork_forgets_only_its_own<H: Harness>() {
     // What a thread forgets, its forks have shared.
     journal.fork(&us(), &log("thread"), Some(1), &log("next")).await.unwrap();
     journal.forget(&us(), &log("thread"), None).await.unwrap();
-    assert_eq!(texts(&journal, "next").await, numbered(&[(1, "forgotten")]));
+    let told = r#"{"seqs":[],"checkpoints":true}"#;
+    assert_eq!(texts(&journal, "next").await, numbered(&[(1, "forgotten"), (2, told)]));
     proven(&journal).await;
 }
 
@@ -167,56 +171,142 @@ pub(crate) async fn forgetting_reaches_backups<H: Harness>() {
     backup.close().await.unwrap();
 }
 
-/// A thread that was last written to on that day of 2020.
-async fn old(journal: &Journal, name: &str, day: i8, text: &str) {
-    let at = jiff::civil::date(2020, 1, day).in_tz("UTC").unwrap().timestamp();
-    let record = NewRecord { at: Some(at), ..item(text) };
-    let append = Append::to(name).opening(LogOpening::thread()).record(record);
-    journal.commit(batch(append)).await.unwrap();
-    assert_eq!(head(journal, name).await.updated, at);
-}
-
-pub(crate) async fn old_threads_expire<H: Harness>() {
+pub(crate) async fn what_was_left_undone_is_finished<H: Harness>() {
     let harness = fresh!(H);
     let journal = harness.open().await;
-    old(&journal, "old", 1, "a").await;
-    old(&journal, "used", 1, "b").await;
-    run(&journal, "run", "used").await;
-    old(&journal, "young", 20, "c").await;
-    let now = jiff::civil::date(2020, 1, 21).in_tz("UTC").unwrap().timestamp();
-    let week = Duration::from_hours(7 * 24);
-    let retention = Retention { older_than: Some(week), at_most_bytes: None };
-    let outcome = journal.prune(&us(), retention, now, &|_| {}).await.unwrap();
-    assert_eq!(outcome, destroyed(&["old"], 1, 1));
-    let record = &read(&journal, "old").await[0];
-    assert_eq!(record.content, Content::Gone(Why::Expired));
-    assert_eq!(head(&journal, "old").await.gone, Some(Why::Expired));
-    assert_eq!(texts(&journal, "young").await, numbered(&[(1, "c")]));
-    assert_eq!(texts(&journal, "used").await, numbered(&[(1, "b")]));
-    // What has expired does not expire again, and nothing expires of itself.
-    let again = journal.prune(&us(), retention, now, &|_| {}).await.unwrap();
-    assert_eq!(again, Destroyed::default());
-    let never = journal.prune(&us(), Retention::default(), now, &|_| {}).await.unwrap();
-    assert_eq!(never, Destroyed::default());
-    proven(&journal).await;
-}
-
-pub(crate) async fn the_oldest_threads_make_room<H: Harness>() {
-    let harness = fresh!(H);
-    let journal = harness.open().await;
-    for (name, day) in [("second", 2), ("first", 1), ("third", 3)] {
-        old(&journal, name, day, &"x".repeat(100)).await;
+    thread(&journal, "thread", &[SECRET]).await;
+    let file = harness.folder().file("backup.db");
+    journal.backup(&file, &|_| {}).await.unwrap();
+    // Somebody reads, so that whoever forgets does not come further than to destroy; and then ends.
+    let reader = harness.reader().await;
+    let (tenant, thread) = (us(), log("thread"));
+    let destroyed = until(|| async { head(&journal, "thread").await.gone.is_some() });
+    tokio::select! {
+        () = destroyed => {}
+        outcome = journal.forget(&tenant, &thread, None) => panic!("it was finished: {outcome:?}"),
     }
-    let now = jiff::civil::date(2020, 1, 4).in_tz("UTC").unwrap().timestamp();
-    let most = |bytes| Retention { older_than: None, at_most_bytes: Some(bytes) };
-    let outcome = journal.prune(&us(), most(300), now, &|_| {}).await.unwrap();
-    assert_eq!(outcome, Destroyed::default());
-    let outcome = journal.prune(&us(), most(150), now, &|_| {}).await.unwrap();
-    assert_eq!(outcome, destroyed(&["first", "second"], 2, 200));
-    assert_eq!(texts(&journal, "third").await, numbered(&[(1, &"x".repeat(100))]));
-    let outcome = journal.prune(&us(), most(0), now, &|_| {}).await.unwrap();
-    assert_eq!(outcome, destroyed(&["third"], 1, 100));
-    proven(&journal).await;
+    drop(reader);
+    let copy = rusqlite::Connection::open(&file).unwrap();
+    let salts = copy.query_row("SELECT count(*) FROM salts", [], |row| row.get::<_, i64>(0));
+    assert_eq!(salts.unwrap(), 1);
+    drop(copy);
+    // The next who opens the store finishes it.
+    let next = harness.open().await;
+    let url = format!("sqlite://{}", file.display());
+    let backup = open(&url, &harness.options()).await.unwrap();
+    assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
+    assert_eq!(proven(&backup).await.gone, 1);
+    backup.close().await.unwrap();
+    // And then there is nothing left to do.
+    let again = harness.open().await;
+    let records = read(&again, "thread").await.len();
+    let backup = open(&url, &harness.options()).await.unwrap();
+    assert_eq!(read(&backup, "thread").await.len(), records);
+    proven(&next).await;
+}
+
+pub(crate) async fn an_item_is_forgotten_along_the_whole_line<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let append = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    let append = Append::to("fork").record(about("fork", "one", SECRET));
+    journal.commit(batch(append.record(about("fork", "two", "b")))).await.unwrap();
+    // Another item of that name, which the fork does not share.
+    journal.commit(batch(Append::to("thread").record(about("thread", "two", "c")))).await.unwrap();
+    let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["fork", "thread"], 2, 2 * SECRET.len()));
+    let outcome = journal.forget(&us(), &log("fork"), Some("two")).await.unwrap();
+    assert_eq!(outcome, destroyed(&["fork"], 1, 1));
+    assert_eq!(texts(&journal, "thread").await[1], (2, "c".to_owned()));
+    assert_eq!(proven(&journal).await.gone, 3);
+}
+
+pub(crate) async fn unmarked_records_are_forgotten_with_the_others<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
+    let append = items("thread", &[&unmarked]).opening(LogOpening::thread());
+    journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    let gone = |seq| (seq, "forgotten".to_owned());
+    assert_eq!(texts(&journal, "thread").await[..2], [gone(1), gone(2)]);
+}
+
+pub(crate) async fn no_checkpoint_slips_through<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = (0..20).fold(append, |append, number| {
+        append.record(about("thread", &format!("item {number}"), SECRET))
+    });
+    nodes[0].commit(batch(append)).await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (other, ended) = (nodes[1].clone(), over.clone());
+    let folding = tokio::spawn(async move {
+        while !ended.load(Ordering::Acquire) {
+            let checkpoint = NewRecord::new(kind::CHECKPOINT, SECRET);
+            other.commit(batch(Append::to("thread").record(checkpoint))).await.unwrap();
+        }
+    });
+    for number in 0..20 {
+        let item = format!("item {number}");
+        nodes[0].forget(&us(), &log("thread"), Some(&item)).await.unwrap();
+    }
+    over.store(true, Ordering::Release);
+    soon(folding).await.unwrap();
+    // Whatever was folded before something was forgotten is no more.
+    let records = read(&nodes[0], "thread").await;
+    let told = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
+    let before = records[..told].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
+    let left: Vec<u64> =
+        before.filter(|record| record.content.bytes().is_some()).map(|record| record.seq).collect();
+    assert_eq!(left, Vec::<u64>::new());
+    proven(&nodes[0]).await;
+}
+
+pub(crate) async fn nothing_begins_on_a_gone_thread<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a"]).await;
+    journal.forget(&us(), &log("thread"), None).await.unwrap();
+    let wanted = "thread was forgotten: no run and no fork of it can begin any more";
+    let begun = batch(Append::to("run").opening(LogOpening::run("thread")));
+    assert_eq!(sentence(journal.commit(begun).await), wanted);
+    let forked = journal.fork(&us(), &log("thread"), Some(1), &log("fork")).await;
+    assert_eq!(sentence(forked), wanted);
+    for name in ["run", "fork"] {
+        assert_eq!(journal.log(&us(), &log(name)).await.unwrap(), None);
+    }
+}
+
+pub(crate) async fn what_begins_meanwhile_is_forgotten_too<H: Harness>() {
+    let harness = fresh!(H);
+    let nodes = [harness.open().await, harness.open().await];
+    for round in 0..8 {
+        let name = format!("thread {round}");
+        thread(&nodes[0], &name, &["a"]).await;
+        let (other, of) = (nodes[1].clone(), name.clone());
+        let beginning = tokio::spawn(async move {
+            let mut begun = Vec::new();
+            loop {
+                let run = format!("run {} of {of}", begun.len());
+                let append = items(&run, &[SECRET]).opening(LogOpening::run(of.as_str()));
+                match other.commit(batch(append)).await {
+                    Ok(_) => begun.push(run),
+                    Err(_) => return begun,
+                }
+            }
+        });
+        let first = log(&format!("run 0 of {name}"));
+        until(|| async { nodes[0].log(&us(), &first).await.unwrap().is_some() }).await;
+        nodes[0].forget(&us(), &log(&name), None).await.unwrap();
+        for run in soon(beginning).await.unwrap() {
+            assert_eq!(head(&nodes[0], &run).await.gone, Some(Why::Forgotten), "{run}");
+        }
+    }
+    proven(&nodes[0]).await;
 }
 
 fn large(about: Option<&str>) -> NewRecord {

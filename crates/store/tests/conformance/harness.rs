@@ -26,6 +26,9 @@ pub(crate) trait Harness: Sized {
     /// A folder for what lies beside it.
     fn folder(&self) -> &Folder;
 
+    /// Reads for as long as what it gives is not dropped, so that what was destroyed meanwhile cannot leave the files.
+    async fn reader(&self) -> Box<dyn std::any::Any + Send>;
+
     /// Opens it: for the first time, again, or as another node.
     async fn open(&self) -> Journal {
         open(&self.url(), &self.options()).await.expect("the store opens")
@@ -76,6 +79,12 @@ impl Harness for Sqlite {
     fn folder(&self) -> &Folder {
         &self.0
     }
+
+    async fn reader(&self) -> Box<dyn std::any::Any + Send> {
+        let file = rusqlite::Connection::open(self.0.file("store.db")).unwrap();
+        file.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
+        Box::new(file)
+    }
 }
 
 /// SQLite with a master key.
@@ -96,6 +105,10 @@ impl Harness for SqliteWithKey {
 
     fn folder(&self) -> &Folder {
         self.0.folder()
+    }
+
+    async fn reader(&self) -> Box<dyn std::any::Any + Send> {
+        self.0.reader().await
     }
 }
 

@@ -23,6 +23,7 @@ mod leases;
 mod once;
 mod people;
 mod proofs;
+mod retention;
 mod run_events;
 mod state;
 mod vault;
@@ -39,6 +40,7 @@ macro_rules! suite {
                 any_content_comes_back_as_it_was, a_huge_content_comes_back_as_it_was,
                 reading_takes_any_place_and_limit, logs_are_listed_by_time_and_in_pages;
             once: a_repeated_batch_gives_the_same_receipt, mixed_names_are_refused,
+                decisions_are_told_apart, a_repeated_receipt_has_the_order_of_the_first,
                 repeats_from_two_nodes_happen_once;
             leases: a_held_log_takes_only_its_holders_writes, a_paused_holder_writes_nothing_late,
                 each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
@@ -49,7 +51,8 @@ macro_rules! suite {
             run_events: deltas_are_packed_and_not_waited_for, a_commit_comes_after_what_was_pushed_before_it,
                 a_pack_is_written_when_it_is_old, a_pack_is_written_at_the_end,
                 a_failure_is_told_to_the_next_commit, what_a_refused_commit_carried_is_not_lost,
-                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about;
+                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about,
+                callers_who_leave_lose_and_repeat_nothing, whoever_leaves_early_loses_nothing;
             people: what_is_asked_is_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
                 nothing_is_decided_too_late;
             vault: a_turn_is_found_by_its_claim, an_id_finds_only_what_it_names_alone,
@@ -63,11 +66,19 @@ macro_rules! suite {
                 checkpoints_are_due_now_and_then;
             forgetting: a_forgotten_thread_is_gone_with_its_runs, a_forgotten_item_is_gone_everywhere,
                 a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
-                a_held_log_is_forgotten_too, forgetting_reaches_backups, old_threads_expire,
-                who_holds_a_forgotten_item_goes_with_it,
-                the_oldest_threads_make_room, large_contents_are_kept_once,
+                a_held_log_is_forgotten_too, forgetting_reaches_backups,
+                what_was_left_undone_is_finished, nothing_begins_on_a_gone_thread,
+                an_item_is_forgotten_along_the_whole_line, unmarked_records_are_forgotten_with_the_others,
+                no_checkpoint_slips_through,
+                what_begins_meanwhile_is_forgotten_too, who_holds_a_forgotten_item_goes_with_it,
+                large_contents_are_kept_once,
                 large_contents_are_not_shared_by_tenants;
+            retention: old_threads_expire, the_oldest_threads_make_room, a_thread_stays_for_its_forks,
+                forks_without_content_go_with_their_thread, what_is_used_meanwhile_stays;
             carrying: an_export_loses_nothing, an_import_keeps_what_is_gone_gone,
+                a_fork_alone_keeps_what_is_gone_gone, a_run_without_a_thread_is_carried_too,
+                an_interrupted_import_goes_on, two_may_import_at_once,
+                an_import_stops_where_others_write,
                 a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
                 the_master_key_is_changed_while_others_write;

@@ -1,6 +1,6 @@
 //! What is to happen once happens once, however often and wherever it is tried.
 
-use throughline_core::{LogOpening, Receipt, Store};
+use throughline_core::{Append, Asked, Batch, LogOpening, Receipt, Store};
 use tokio::task::JoinSet;
 
 use crate::harness::*;
@@ -44,6 +44,44 @@ pub(crate) async fn mixed_names_are_refused<H: Harness>() {
     // The new name is still free.
     let new = journal.commit(batch(items("thread", &["c"])).once("new")).await.unwrap();
     assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
+}
+
+pub(crate) async fn decisions_are_told_apart<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &[]).await;
+    let mut asking = batch(items("thread", &["?"]));
+    let kind = || "approval".into();
+    for id in ["one", "two"] {
+        asking.asks.push(Asked {
+            id: id.into(),
+            kind: kind(),
+            log: log("thread"),
+            expires_in: None,
+        });
+    }
+    journal.commit(asking).await.unwrap();
+    // Neither adds anything to any log.
+    let taking = |id: &str| Batch { takes: vec![id.into()], ..Batch::of(us()).once(id) };
+    for id in ["one", "two"] {
+        journal.commit(taking(id)).await.unwrap();
+        assert!(journal.commit(taking(id)).await.unwrap().repeated);
+    }
+    let both = journal.commit(Batch::of(us()).once("one").once("two")).await;
+    let wanted = "one was used in another request: give each message of a new request its own name";
+    assert_eq!(sentence(both), wanted);
+}
+
+pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let both = batch(Append::to("run").opening(LogOpening::run("thread")))
+        .append(items("thread", &["a"]).opening(LogOpening::thread()))
+        .once("name");
+    let first = journal.commit(both.clone()).await.unwrap();
+    assert_eq!(first, receipt(&[("run", 1, 0, 0), ("thread", 1, 1, 0)]));
+    let again = journal.commit(both).await.unwrap();
+    assert_eq!(again, Receipt { repeated: true, ..first });
 }
 
 pub(crate) async fn repeats_from_two_nodes_happen_once<H: Harness>() {

@@ -28,4 +28,12 @@ impl Harness for Postgres {
     fn folder(&self) -> &Folder {
         &self.folder
     }
+
+    async fn reader(&self) -> Box<dyn std::any::Any + Send> {
+        let connected = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await;
+        let (client, connection) = connected.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("BEGIN; SELECT count(*) FROM salts;").await.unwrap();
+        Box::new(client)
+    }
 }

@@ -1,10 +1,12 @@
 //! Writing the events of a run: many and small, and nobody waits for each.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{Append, Fence, LogOpening, Name, Store, StoreError};
-use throughline_store::{Journal, RunEvents, unpack};
+use throughline_store::{Journal, Options, RunEvents, open, unpack};
 
 use crate::harness::*;
 
@@ -170,4 +172,53 @@ pub(crate) async fn packs_are_split_by_what_they_are_about<H: Harness>() {
         .map(|(number, _)| number)
         .collect();
     assert_eq!(left, [1, 4, 5]);
+}
+
+pub(crate) async fn callers_who_leave_lose_and_repeat_nothing<H: Harness>() {
+    let harness = fresh!(H);
+    // The queue is short and others fill it, so that some callers leave before their batch is in it, and some after.
+    let journal = open(&harness.url(), &Options { queue: 1, ..harness.options() }).await.unwrap();
+    let run = begin(&journal, None).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..4)
+        .map(|_| {
+            let (journal, over) = (journal.clone(), over.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::Acquire) {
+                    add(&journal, "thread", &["busy"]).await;
+                }
+            })
+        })
+        .collect();
+    for number in 1..=60 {
+        push(&run, number..=number).await;
+        let mut commit = Box::pin(run.commit(batch(Append::to("run").status("running"))));
+        for _ in 0..=number % 4 {
+            tokio::select! {
+                biased;
+                done = &mut commit => {
+                    done.unwrap();
+                    break;
+                }
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    }
+    soon(run.flush()).await.unwrap();
+    over.store(true, Ordering::Release);
+    for other in others {
+        soon(other).await.unwrap();
+    }
+    assert_eq!(events(&journal).await, deltas(1..=60));
+    proven(&journal).await;
+}
+
+pub(crate) async fn whoever_leaves_early_loses_nothing<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let run = begin(&journal, None).await;
+    push(&run, 1..=2).await;
+    drop(run);
+    soon(journal.wait(&us(), &log("run"), 0)).await.unwrap();
+    assert_eq!(events(&journal).await, deltas(1..=2));
 }

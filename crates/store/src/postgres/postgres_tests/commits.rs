@@ -278,7 +278,7 @@ async fn captured_turns_are_found_by_their_keys() {
     assert_eq!(found, [None, Some(("t1", 0)), Some(("t1", 0)), None, Some(("t2", 1))]);
     let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
     assert_eq!((found.first, found.last, found.prefix, found.gone), (1, 2, Some([9; 32]), None));
-    let erases = vec![Erase { log: log("a"), seqs: Some(vec![2]), why: Erased::Forgotten }];
+    let erases = vec![Erase::records(log("a"), vec![2], Erased::Forgotten)];
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
     let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
     assert_eq!(found.gone, Some(Why::Forgotten));
@@ -312,7 +312,7 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
         guard: Guard::Operator,
         ..append("a", records)
     };
-    let erases = vec![Erase { log: log("a"), seqs: Some(vec![1, 2]), why: Erased::Expired }];
+    let erases = vec![Erase::records(log("a"), vec![1, 2], Erased::Expired)];
     commit(&node, SealedBatch { erases, ..adding([operator(vec![record("expired")])]) })
         .await
         .unwrap();
@@ -324,7 +324,7 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
     assert!(node.blob(&tenant(), one).await.unwrap().is_some(), "another record refers to it");
     assert_eq!(node.blob(&tenant(), two).await.unwrap(), None);
 
-    let erases = vec![Erase { log: log("a"), seqs: None, why: Erased::Forgotten }];
+    let erases = vec![Erase::all(log("a"), Erased::Forgotten)];
     commit(&node, SealedBatch { erases, ..adding([operator(vec![record("forgotten")])]) })
         .await
         .unwrap();
@@ -334,7 +334,7 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
         said(commit(&node, adding([append("a", [record("x")])])).await),
         "a was forgotten, and takes nothing more"
     );
-    let nowhere = vec![Erase { log: log("nobody"), seqs: None, why: Erased::Forgotten }];
+    let nowhere = vec![Erase::all(log("nobody"), Erased::Forgotten)];
     assert_eq!(
         said(commit(&node, SealedBatch { erases: nowhere, ..batch() }).await),
         "there is no log nobody"
@@ -360,7 +360,7 @@ async fn a_checkpoint_is_found_until_it_is_erased() {
         (at(0).await, at(2).await, at(3).await, at(9).await),
         (None, Some(1), Some(3), Some(3))
     );
-    let erases = vec![Erase { log: log("a"), seqs: Some(vec![3]), why: Erased::Forgotten }];
+    let erases = vec![Erase::records(log("a"), vec![3], Erased::Forgotten)];
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
     assert_eq!(at(9).await, Some(1));
 }

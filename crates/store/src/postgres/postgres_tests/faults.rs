@@ -100,6 +100,34 @@ async fn a_group_that_is_sent_twice_is_written_once() {
 }
 
 #[tokio::test]
+async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
+    use crate::postgres::commit::{Columns, Prepared, statement};
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    commit(&node, adding([opened("a", [])])).await.unwrap();
+    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let prepared = [Prepared::new(adding([append("a", [record("x")])]), id)];
+    let columns = Columns::of(&prepared);
+    let params = columns.params([&"w9", &1_i64, &false]);
+    let (first, second, watcher) = (client(&url).await, client(&url).await, client(&url).await);
+    let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
+    first.batch_execute("BEGIN").await.unwrap();
+    let wanted = answers(first.query_one(&statement(), &params).await.unwrap());
+    // The second is sent while the first is not committed yet.
+    let committed = async {
+        let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                     AND wait_event_type = 'Lock'";
+        until(async || !watcher.query(waits, &[]).await.unwrap().is_empty()).await;
+        first.batch_execute("COMMIT").await.unwrap();
+    };
+    let statement = statement();
+    let (again, ()) = tokio::join!(second.query_one(&statement, &params), committed);
+    assert_eq!(answers(again.unwrap()), wanted);
+    assert_eq!(contents(&node, "a").await.len(), 1);
+    assert_sound(&node).await;
+}
+
+#[tokio::test]
 async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
     let cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
     let url = database_at(&cluster.url).await;

@@ -1,0 +1,142 @@
+//! Threads whose time is up expire; what is in use, or becomes so, stays.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use throughline_core::{Append, Content, LogHead, LogOpening, NewRecord, Store, Why};
+use throughline_store::{Destroyed, Journal, Retention};
+use tokio::runtime::Handle;
+
+use crate::harness::*;
+
+const WEEK: Retention =
+    Retention { older_than: Some(Duration::from_hours(7 * 24)), at_most_bytes: None };
+
+async fn head(journal: &Journal, name: &str) -> LogHead {
+    journal.log(&us(), &log(name)).await.unwrap().unwrap()
+}
+
+fn destroyed(logs: &[&str], records: u64, bytes: u64) -> Destroyed {
+    let logs = logs.iter().map(|name| log(name)).collect();
+    Destroyed { logs, records, bytes, unreached: Vec::new(), damaged: 0 }
+}
+
+/// A day of January 2020.
+fn day(day: i8) -> jiff::Timestamp {
+    jiff::civil::date(2020, 1, day).in_tz("UTC").unwrap().timestamp()
+}
+
+/// A log that was last written to on that day.
+async fn old_log(journal: &Journal, name: &str, opening: LogOpening, at: i8, text: &str) {
+    let record = NewRecord { at: Some(day(at)), ..item(text) };
+    journal.commit(batch(Append::to(name).opening(opening).record(record))).await.unwrap();
+    let head = head(journal, name).await;
+    assert_eq!((head.created, head.updated), (day(at), day(at)));
+}
+
+async fn old(journal: &Journal, name: &str, at: i8, text: &str) {
+    old_log(journal, name, LogOpening::thread(), at, text).await;
+}
+
+async fn prune(journal: &Journal, retention: Retention, at: i8) -> Destroyed {
+    journal.prune(&us(), retention, day(at), &|_| {}).await.unwrap()
+}
+
+pub(crate) async fn a_thread_stays_for_its_forks<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    old(&journal, "thread", 1, "a").await;
+    old_log(&journal, "fork", LogOpening::fork("thread", 1), 2, "b").await;
+    old_log(&journal, "nested", LogOpening::fork("fork", 2), 20, "c").await;
+    old_log(&journal, "branch", LogOpening::fork("thread", 1), 3, "d").await;
+    // What shares nothing keeps nothing.
+    old(&journal, "other", 1, "e").await;
+    old_log(&journal, "apart", LogOpening::fork("other", 0), 20, "f").await;
+    // The nested fork is in use, and with it all that it shares.
+    assert_eq!(prune(&journal, WEEK, 21).await, destroyed(&["other", "branch"], 2, 2));
+    assert_eq!(texts(&journal, "nested").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
+    assert_eq!(texts(&journal, "apart").await, numbered(&[(1, "f")]));
+    // Forks go before what they share.
+    let outcome = prune(&journal, WEEK, 30).await;
+    assert_eq!(outcome, destroyed(&["nested", "fork", "thread", "apart"], 4, 4));
+    for name in ["nested", "fork", "thread", "apart"] {
+        assert_eq!(head(&journal, name).await.gone, Some(Why::Expired), "{name}");
+    }
+    proven(&journal).await;
+}
+
+pub(crate) async fn forks_without_content_go_with_their_thread<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    old(&journal, "thread", 1, "a").await;
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    let room = Retention { older_than: None, at_most_bytes: Some(0) };
+    let outcome = prune(&journal, room, 30).await;
+    assert_eq!(outcome, destroyed(&["fork", "thread"], 1, 1));
+    assert_eq!(head(&journal, "fork").await.gone, Some(Why::Expired));
+    proven(&journal).await;
+}
+
+pub(crate) async fn what_is_used_meanwhile_stays<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    for (name, at) in [("first", 1), ("written", 2), ("run on", 3), ("forked", 4), ("last", 5)] {
+        old(&journal, name, at, "a").await;
+    }
+    // After the first has expired, somebody uses some of the others.
+    let used = AtomicBool::new(false);
+    let use_them = |_| {
+        if !used.swap(true, Ordering::AcqRel) {
+            tokio::task::block_in_place(|| {
+                Handle::current().block_on(async {
+                    add(&journal, "written", &["b"]).await;
+                    run(&journal, "run", "run on").await;
+                    journal.fork(&us(), &log("forked"), None, &log("fork")).await.unwrap();
+                });
+            });
+        }
+    };
+    let outcome = journal.prune(&us(), WEEK, day(21), &use_them).await.unwrap();
+    assert_eq!(outcome, destroyed(&["first", "last"], 2, 2));
+    assert_eq!(texts(&journal, "written").await, numbered(&[(1, "a"), (2, "b")]));
+    for name in ["run on", "forked", "fork"] {
+        assert_eq!(texts(&journal, name).await, numbered(&[(1, "a")]), "{name}");
+    }
+    add(&journal, "fork", &["goes on"]).await;
+    proven(&journal).await;
+}
+
+pub(crate) async fn old_threads_expire<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    old(&journal, "old", 1, "a").await;
+    old(&journal, "used", 1, "b").await;
+    run(&journal, "run", "used").await;
+    old(&journal, "young", 20, "c").await;
+    assert_eq!(prune(&journal, WEEK, 21).await, destroyed(&["old"], 1, 1));
+    let record = &read(&journal, "old").await[0];
+    assert_eq!(record.content, Content::Gone(Why::Expired));
+    assert_eq!(head(&journal, "old").await.gone, Some(Why::Expired));
+    assert_eq!(texts(&journal, "young").await, numbered(&[(1, "c")]));
+    assert_eq!(texts(&journal, "used").await, numbered(&[(1, "b")]));
+    // What has expired does not expire again, and nothing expires of itself.
+    assert_eq!(prune(&journal, WEEK, 21).await, Destroyed::default());
+    assert_eq!(prune(&journal, Retention::default(), 21).await, Destroyed::default());
+    proven(&journal).await;
+}
+
+pub(crate) async fn the_oldest_threads_make_room<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    for (name, day) in [("second", 2), ("first", 1), ("third", 3)] {
+        old(&journal, name, day, &"x".repeat(100)).await;
+    }
+    let most = |bytes| Retention { older_than: None, at_most_bytes: Some(bytes) };
+    assert_eq!(prune(&journal, most(300), 4).await, Destroyed::default());
+    let outcome = prune(&journal, most(150), 4).await;
+    assert_eq!(outcome, destroyed(&["first", "second"], 2, 200));
+    assert_eq!(texts(&journal, "third").await, numbered(&[(1, &"x".repeat(100))]));
+    let outcome = prune(&journal, most(0), 4).await;
+    assert_eq!(outcome, destroyed(&["third"], 1, 100));
+    proven(&journal).await;
+}
