@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
-use throughline_store::{Journal, MasterKey, Options, open};
+use throughline_store::{Journal, MasterKey, Options, open, without_password};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zeroize::Zeroizing;
@@ -283,16 +283,6 @@ fn environment(name: &str) -> Result<Option<String>, Failure> {
             Err(Failure::Usage(format!("{name} is not text: write it in UTF-8")))
         }
     }
-}
-
-/// The address as it may be shown.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((user, host)) = rest.rsplit_once('@').filter(|_| scheme != "sqlite") else {
-        return url.to_owned();
-    };
-    let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{host}")
 }
 
 /// Hears who asks to stop: Ctrl-C, or whoever started it.

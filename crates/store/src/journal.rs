@@ -68,8 +68,11 @@ fn sqlite_path(url: &str) -> Option<&str> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
 }
 
-/// The address as it may be shown.
-fn without_password(url: &str) -> String {
+/// The address of a store as it may be shown.
+pub fn without_password(url: &str) -> String {
+    if sqlite_path(url).is_some() {
+        return url.to_owned();
+    }
     // Whatever stands behind the question mark may be a password too.
     let url = url.split('?').next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };

@@ -31,7 +31,7 @@ pub use crate::events::{Follow, RunEvents, pack, unpack};
 pub use crate::export::Exported;
 pub use crate::forget::{Destroyed, about_item};
 pub use crate::import::{Imported, parse_manifest, verify_export};
-pub use crate::journal::{Journal, open};
+pub use crate::journal::{Journal, open, without_password};
 pub use crate::keys::MasterKey;
 pub use crate::listing::Page;
 pub use crate::manifest::{Manifest, Statement};

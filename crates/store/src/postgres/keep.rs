@@ -115,10 +115,10 @@ const KEY: &str = "SELECT t.name, k.id, k.label, k.hash, k.created, k.revoked \
 pub(super) async fn add_key(shared: &Shared, key: ApiKeyRow) -> Result<(), StoreError> {
     let tenant = shared.tenant_made(&key.tenant).await?;
     let sql = "INSERT INTO api_keys (tenant, id, label, hash, created, revoked) \
-               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+               VALUES ($1, $2, $3, $4, throughline_now(), $5) ON CONFLICT DO NOTHING";
     let hash = key.hash.as_slice();
     let (id, label) = (&*key.id, &*key.label);
-    shared.server.query(sql, &[&tenant, &id, &label, &hash, &key.created, &key.revoked]).await?;
+    shared.server.query(sql, &[&tenant, &id, &label, &hash, &key.revoked]).await?;
     // It may have been added by this very call, whose first answer was lost.
     let sql = format!("{KEY} WHERE k.tenant = $1 AND k.id = $2");
     let found = shared.server.query_opt(&sql, &[&tenant, &id]).await?;

@@ -236,7 +236,10 @@ pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Err
         blobs: count("count(*) FROM blobs")?,
         blob_bytes: count("coalesce(sum(length(content)), 0) FROM blobs")?,
         turns: count("count(*) FROM turns")?,
-        pending: count("count(*) FROM pending WHERE taken IS NULL")?,
+        pending: count(
+            "count(*) FROM pending WHERE taken IS NULL
+                        AND (expires IS NULL OR expires > unixepoch('subsec') * 1000)",
+        )?,
         segments: count("count(*) FROM segments")?,
         manifests: count("count(*) FROM manifests")?,
         disk_bytes: size(path) + size(&wal),

@@ -28,6 +28,9 @@ pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
         revoked: None,
     };
     assert_eq!(known, wanted);
+    thread(&journal, "later", &["a"]).await;
+    let later = journal.log(&us(), &log("later")).await.unwrap().unwrap().created;
+    assert!(known.created <= later && later.duration_since(known.created).as_secs() < 600);
     assert_eq!(journal.api_keys(&us()).await.unwrap(), std::slice::from_ref(&wanted));
     assert_eq!(journal.api_key("tl_0").await.unwrap(), None);
     assert_eq!(journal.api_key(&two.secret).await.unwrap().unwrap().tenant, them());
