@@ -24,7 +24,7 @@ mod rotation;
 mod sqlite;
 mod verify;
 
-pub use crate::api_keys::{ApiKey, NewApiKey};
+pub use crate::api_keys::{ApiKey, KeyLimits, NewApiKey};
 pub use crate::backend::{Order, Progress, Stats};
 pub use crate::chain::Head;
 pub use crate::events::{Follow, RunEvents, pack, unpack};

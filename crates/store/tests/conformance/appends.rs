@@ -5,7 +5,7 @@ use throughline_core::{
     Append, Asked, Batch, Content, LogHead, LogKind, LogOpening, NewRecord, Receipt, Store,
     StoreError, VaultKey, VaultNode, Written,
 };
-use throughline_store::{Order, Page};
+use throughline_store::{KeyLimits, Order, Page};
 use tokio::task::JoinSet;
 
 use crate::harness::*;
@@ -277,7 +277,7 @@ pub(crate) async fn names_with_control_characters_are_refused<H: Harness>() {
     assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
     let lease = journal.lease(&us(), &log("thread"), "a\nb", time).await;
     assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
-    let key = journal.create_api_key(&"a\nb".into(), "label").await;
+    let key = journal.create_api_key(&"a\nb".into(), "label", &KeyLimits::default()).await;
     assert_eq!(sentence(key), format!("\"a\\nb\" {tail}"));
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
     // Any other character can stand in a name.

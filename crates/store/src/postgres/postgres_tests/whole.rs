@@ -49,6 +49,7 @@ async fn small_values_and_keys_are_kept() {
         tenant: tenant(),
         id: "k1".into(),
         label: "laptop".into(),
+        limits: r#"{"models":["claude-*"]}"#.into(),
         hash: [1; 32],
         created: 5,
         revoked: None,
