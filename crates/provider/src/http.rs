@@ -57,7 +57,7 @@ impl Http {
     ) -> Result<Self, InvalidEndpoint> {
         let tls = tls::config();
         let lines = endpoints.into_iter().map(|endpoint| match &tls {
-            Ok(tls) => Line::new(endpoint, tls.clone()),
+            Ok(tls) => Line::new(endpoint, tls.clone(), Guarded::system()),
             Err(error) => Err(unusable(&endpoint.name, error)),
         });
         Self::of(lines, clock)
@@ -110,10 +110,10 @@ const IDLE: Duration = Duration::from_secs(50);
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
 impl Line {
-    fn new(endpoint: Endpoint, tls: ClientConfig) -> Result<Self, InvalidEndpoint> {
+    fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Result<Self, InvalidEndpoint> {
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
-            .dns_resolver(Arc::new(Guarded))
+            .dns_resolver(Arc::new(names))
             .redirect(reqwest::redirect::Policy::none())
             // A proxy would be found in the environment, and would look names up itself.
             .no_proxy()
@@ -355,7 +355,7 @@ fn is_of_the_connection(name: &HeaderName) -> bool {
 }
 
 /// Whether a name was looked up and found to be out of bounds.
-pub(crate) fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
+fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {

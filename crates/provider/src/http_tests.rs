@@ -1,4 +1,4 @@
-//! HTTP/2 over TLS, with a server whose certificate the test made.
+//! HTTP/2 over TLS, with a server whose certificate the test made; and names that lead astray.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use reqwest::dns::Addrs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{RootCertStore, ServerConfig};
 use throughline_codec::Catalog;
@@ -15,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Clock, Http, Line};
+use crate::address::Guarded;
 use crate::endpoint::{Endpoint, Source};
 use crate::{retry, tls};
 
@@ -95,7 +97,8 @@ async fn where_http_2_is_offered_requests_share_a_connection_and_end_on_their_ow
     let mut server = start().await;
     let mut roots = RootCertStore::empty();
     roots.add(server.certificate.clone()).unwrap();
-    let line = Line::new(endpoint(&server.address), tls::trusting(roots).unwrap());
+    let line =
+        Line::new(endpoint(&server.address), tls::trusting(roots).unwrap(), Guarded::system());
     let http = Http::of([line], clock()).unwrap();
 
     let mut one = http.send(outgoing("/one")).await.unwrap();
@@ -115,6 +118,19 @@ async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
     let error = http.send(outgoing("/one")).await.unwrap_err();
     let UpstreamError::Unreachable { cause, .. } = &error else { panic!("{error}") };
     assert!(cause.contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_turns_out_to_be_a_metadata_service_is_refused_before_connecting() {
+    // As a name server that somebody else controls would have it.
+    let names = Guarded::over(|_| {
+        let found = ["169.254.169.254:0".parse().unwrap()];
+        Box::pin(async move { Ok(Box::new(found.into_iter()) as Addrs) })
+    });
+    let line = Line::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
+    let error = Http::of([line], clock()).unwrap().send(outgoing("/one")).await.unwrap_err();
+    let address = "169.254.169.254 (innocent.example)".into();
+    assert_eq!(error, UpstreamError::Refused { endpoint: "here".into(), address });
 }
 
 #[tokio::test]
