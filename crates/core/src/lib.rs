@@ -31,6 +31,7 @@ mod store;
 mod stored;
 pub mod tag;
 mod thought;
+mod upstream;
 mod view;
 
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
@@ -83,6 +84,9 @@ pub use crate::store::{
 pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
+};
+pub use crate::upstream::{
+    Answer, Answering, Chunks, Credential, Outgoing, Upstream, UpstreamError, Waiting,
 };
 pub use crate::view::{
     DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,

@@ -1,0 +1,48 @@
+//! What the port's values tell of themselves.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Credential, Outgoing, UpstreamError, Waiting};
+
+#[test]
+fn a_request_tells_nothing_of_its_keys_and_contents() {
+    let outgoing = Outgoing {
+        endpoint: "gemini".into(),
+        method: "POST".into(),
+        path: "/v1beta/models/m:generateContent?key=canary".into(),
+        headers: vec![("authorization".into(), "Bearer canary".into())],
+        body: Bytes::from_static(b"canary"),
+        credential: Some(Credential::new("canary")),
+    };
+    let told = format!("{outgoing:?}");
+    assert!(!told.contains("canary"), "{told}");
+    assert!(told.contains("models/m:generateContent"), "{told}");
+    assert_eq!(outgoing.credential.as_ref().map(Credential::reveal), Some("canary"));
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let missing = |variable: Option<&str>| UpstreamError::NoCredential {
+        endpoint: "openai".into(),
+        variable: variable.map(Into::into),
+    };
+    assert_eq!(
+        missing(Some("OPENAI_API_KEY")).to_string(),
+        "there is no key for openai: set OPENAI_API_KEY, or send one with the request"
+    );
+    assert_eq!(
+        missing(None).to_string(),
+        "there is no key for openai: configure one, or send one with the request"
+    );
+    let slow = UpstreamError::TimedOut {
+        endpoint: "openai".into(),
+        waiting: Waiting::NextByte,
+        limit: Duration::from_secs(90),
+    };
+    assert_eq!(slow.to_string(), "openai took more than 90 s to go on with its answer");
+    let resting =
+        UpstreamError::Resting { endpoint: "xai".into(), left: Duration::from_millis(250) };
+    assert_eq!(resting.to_string(), "xai failed repeatedly and is tried again in 250 ms");
+}

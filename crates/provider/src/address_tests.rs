@@ -1,0 +1,54 @@
+//! What is out of bounds, by whatever spelling.
+
+use std::net::SocketAddr;
+
+use reqwest::Url;
+
+use super::{OutOfBounds, allowed, check};
+
+#[test]
+fn urls_that_lead_out_of_bounds_are_refused_however_they_are_spelled() {
+    for url in [
+        "http://169.254.169.254/latest/meta-data",
+        "http://169.254.0.1",
+        "http://2852039166/",
+        "http://0xa9fea9fe/",
+        "http://0251.0376.0251.0376/",
+        "http://[fe80::1]/",
+        "http://[febf::1]:8080/",
+        "http://[fd00:ec2::254]/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[64:ff9b::169.254.169.254]/",
+        "http://100.100.100.200/",
+        "http://metadata.google.internal/computeMetadata/v1",
+        "http://METADATA.Google.Internal./",
+    ] {
+        assert!(check(&Url::parse(url).unwrap()).is_err(), "{url}");
+    }
+}
+
+#[test]
+fn loopback_and_private_networks_are_allowed() {
+    for url in [
+        "http://localhost:11434/v1",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000",
+        "http://10.0.0.7",
+        "http://192.168.1.2",
+        "http://172.16.0.1",
+        "http://[fd12:3456::1]",
+        "https://api.anthropic.com",
+    ] {
+        assert_eq!(check(&Url::parse(url).unwrap()), Ok(()), "{url}");
+    }
+}
+
+#[test]
+fn a_name_keeps_the_addresses_that_are_within_bounds() {
+    let link_local: SocketAddr = "[fe80::2]:0".parse().unwrap();
+    let private: SocketAddr = "192.168.1.2:0".parse().unwrap();
+    let kept: Vec<SocketAddr> = allowed("mac.local", vec![link_local, private]).unwrap().collect();
+    assert_eq!(kept, [private]);
+    let refused = allowed("mac.local", vec![link_local]).err();
+    assert_eq!(refused, Some(OutOfBounds("fe80::2 (mac.local)".to_owned())));
+}

@@ -1,0 +1,100 @@
+//! How a request proves whose it is: one way for each kind of endpoint.
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
+use throughline_core::{Credential, Provider, Wire};
+
+/// Where an endpoint looks for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `x-api-key`, or `authorization` for the token of a person who logged in.
+    Anthropic,
+    /// `authorization: Bearer`
+    Bearer,
+    /// `api-key`, or `authorization` for a token of the directory.
+    Azure,
+    /// `x-goog-api-key`, or `authorization` for an access token.
+    Google,
+}
+
+impl Scheme {
+    /// The scheme of a row's wire, at that host.
+    pub fn of(row: &Provider, host: &str) -> Self {
+        if row.wire == Wire::ANTHROPIC_MESSAGES {
+            Scheme::Anthropic
+        } else if row.wire == Wire::GEMINI {
+            Scheme::Google
+        } else if host.ends_with(".azure.com") || row.name.starts_with("azure") {
+            Scheme::Azure
+        } else {
+            Scheme::Bearer
+        }
+    }
+
+    /// Adds a key to the headers of a request.
+    pub(crate) fn add(
+        self,
+        headers: &mut HeaderMap,
+        key: &Credential,
+    ) -> Result<(), InvalidHeaderValue> {
+        let key = key.reveal();
+        // Tokens that a login hands out go another way than keys do, and can be told by how they begin.
+        let (own_header, token) = match self {
+            Scheme::Bearer => (AUTHORIZATION, true),
+            Scheme::Anthropic => (X_API_KEY, key.starts_with("sk-ant-oat")),
+            Scheme::Azure => (API_KEY, key.starts_with("eyJ")),
+            Scheme::Google => (X_GOOG_API_KEY, key.starts_with("ya29.") || key.starts_with("eyJ")),
+        };
+        if token {
+            insert_secret(headers, AUTHORIZATION, &format!("Bearer {key}"))
+        } else {
+            insert_secret(headers, own_header, key)
+        }
+    }
+}
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
+const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Adds a header whose value no `Debug` shows.
+pub(crate) fn insert_secret(
+    headers: &mut HeaderMap,
+    name: HeaderName,
+    value: &str,
+) -> Result<(), InvalidHeaderValue> {
+    let mut value = HeaderValue::from_str(value)?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(())
+}
+
+/// Headers in which a caller's own credentials come, of whichever provider. They are never passed on.
+const CREDENTIALS: [&str; 9] = [
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+    "proxy-authorization",
+    "cookie",
+];
+
+/// Whether a header carries a credential.
+pub(crate) fn is_credential(name: &HeaderName) -> bool {
+    CREDENTIALS.contains(&name.as_str())
+}
+
+/// A query without the keys that Google's clients may put into it.
+pub(crate) fn without_keys(query: &str) -> String {
+    let is_key = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        ["key", "access_token"].contains(&name)
+    };
+    query.split('&').filter(|pair| !is_key(pair)).collect::<Vec<&str>>().join("&")
+}
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod auth_tests;

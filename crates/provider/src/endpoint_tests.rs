@@ -1,0 +1,147 @@
+//! Where an endpoint's paths lead, and whose key goes along.
+
+use std::sync::Arc;
+
+use throughline_codec::{Catalog, codec};
+use throughline_core::{Credential, UpstreamError};
+
+use super::{Endpoint, Source};
+use crate::auth::Scheme;
+
+fn endpoint(row: &str, base_url: &str, credential: Source) -> Endpoint {
+    let row = Catalog::builtin().provider(row).unwrap();
+    Endpoint::new("here", row, base_url, credential).unwrap()
+}
+
+fn url(endpoint: &Endpoint, path: &str) -> Option<String> {
+    endpoint.url(path).ok().map(String::from)
+}
+
+#[test]
+fn paths_are_put_behind_the_address_with_their_query() {
+    let slash = endpoint("openai", "https://api.openai.com/v1/", Source::Caller);
+    assert_eq!(
+        url(&slash, "/responses?include=a&b=%20").as_deref(),
+        Some("https://api.openai.com/v1/responses?include=a&b=%20")
+    );
+    let bare = endpoint("anthropic", "https://api.anthropic.com", Source::Caller);
+    assert_eq!(
+        url(&bare, "/v1/messages").as_deref(),
+        Some("https://api.anthropic.com/v1/messages")
+    );
+    let bedrock =
+        endpoint("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", Source::Caller);
+    assert_eq!(
+        url(&bedrock, "/model/a.b-v1%3A0/converse").as_deref(),
+        Some("https://bedrock-runtime.us-east-1.amazonaws.com/model/a.b-v1%3A0/converse")
+    );
+}
+
+#[test]
+fn a_codecs_path_behind_a_rows_address_is_where_the_vendor_answers() {
+    let catalog = Catalog::builtin();
+    for (row, model, address) in [
+        ("anthropic", "claude-opus-4-6", "https://api.anthropic.com/v1/messages"),
+        ("deepseek-anthropic", "m", "https://api.deepseek.com/anthropic/v1/messages"),
+        ("openai", "gpt-5.6", "https://api.openai.com/v1/responses"),
+        ("openai-chat", "gpt-5.6", "https://api.openai.com/v1/chat/completions"),
+        ("openrouter", "a/b", "https://openrouter.ai/api/v1/chat/completions"),
+        ("zai", "glm-4.7", "https://api.z.ai/api/paas/v4/chat/completions"),
+        ("ollama", "m", "http://localhost:11434/v1/chat/completions"),
+        ("ollama-native", "m", "http://localhost:11434/api/chat"),
+        (
+            "gemini",
+            "gemini-3-pro",
+            "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent",
+        ),
+        (
+            "bedrock",
+            "anthropic.claude-v1:0",
+            "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-v1%3A0/converse",
+        ),
+    ] {
+        let target = catalog.target_for(row, model, "mine").unwrap();
+        let path = codec(&target.provider.wire).unwrap().path(&target, false);
+        let here = endpoint(row, &target.provider.base_url, Source::Caller);
+        assert_eq!(url(&here, &path).as_deref(), Some(address), "{row}");
+    }
+}
+
+#[test]
+fn a_path_leads_nowhere_else() {
+    let here = endpoint("openai", "https://api.openai.com/v1", Source::Caller);
+    for path in ["", "responses", "@evil.example/", ".evil.example/", "/../admin", "/%2e%2e/admin"]
+    {
+        assert_eq!(url(&here, path), None, "{path}");
+    }
+    let bare = endpoint("anthropic", "https://api.anthropic.com", Source::Caller);
+    for path in ["@evil.example/", ":8080/", ".evil.example/"] {
+        assert_eq!(url(&bare, path), None, "{path}");
+    }
+    assert_eq!(
+        url(&bare, "//evil.example/").as_deref(),
+        Some("https://api.anthropic.com//evil.example/")
+    );
+}
+
+#[test]
+fn keys_in_the_query_stay_behind_at_google() {
+    let gemini = endpoint("gemini", "https://example.com", Source::Caller);
+    assert_eq!(
+        url(&gemini, "/v1beta/models/m:streamGenerateContent?key=k&alt=sse").as_deref(),
+        Some("https://example.com/v1beta/models/m:streamGenerateContent?alt=sse")
+    );
+    assert_eq!(url(&gemini, "/v1beta/m?key=k").as_deref(), Some("https://example.com/v1beta/m"));
+}
+
+#[test]
+fn an_address_that_cannot_be_used_is_refused_without_being_told() {
+    let row = Catalog::builtin().provider("openai").unwrap();
+    for base_url in [
+        "",
+        "api.openai.com",
+        "ftp://example.com",
+        "https://user:canary@example.com",
+        "https://example.com?key=canary",
+        "https://{canary}.openai.azure.com",
+    ] {
+        let error = Endpoint::new("here", Arc::clone(&row), base_url, Source::Caller).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+    }
+}
+
+#[test]
+fn the_scheme_follows_from_the_row() {
+    for (row, scheme) in [
+        ("anthropic", Scheme::Anthropic),
+        ("deepseek-anthropic", Scheme::Anthropic),
+        ("openai", Scheme::Bearer),
+        ("openrouter", Scheme::Bearer),
+        ("azure", Scheme::Azure),
+        ("azure-chat", Scheme::Azure),
+        ("gemini", Scheme::Google),
+        ("vertex", Scheme::Google),
+        ("bedrock", Scheme::Bearer),
+        ("bedrock-mantle", Scheme::Bearer),
+        ("ollama", Scheme::Bearer),
+    ] {
+        assert_eq!(endpoint(row, "http://localhost", Source::Caller).scheme, scheme, "{row}");
+    }
+    let own = endpoint("compatible", "https://mine.openai.azure.com/openai/v1", Source::Caller);
+    assert_eq!(own.scheme, Scheme::Azure);
+}
+
+#[test]
+fn the_callers_key_is_used_only_where_the_endpoint_has_none() {
+    let (own, callers) = (Source::Key(Credential::new("own")), Credential::new("callers"));
+    let proof = |source: &Source, callers: Option<&Credential>| {
+        endpoint("openai", "http://localhost", source.clone()).proof(callers.cloned())
+    };
+    assert_eq!(proof(&own, Some(&callers)), Ok(own.clone()));
+    assert_eq!(proof(&Source::Caller, Some(&callers)), Ok(Source::Key(callers.clone())));
+    assert_eq!(proof(&Source::Open, Some(&callers)), Ok(Source::Key(callers.clone())));
+    assert_eq!(proof(&Source::Open, None), Ok(Source::Open));
+    let variable = Some("OPENAI_API_KEY".into());
+    let missing = UpstreamError::NoCredential { endpoint: "here".into(), variable };
+    assert_eq!(proof(&Source::Caller, None), Err(missing));
+}

@@ -1,0 +1,24 @@
+//! The providers' endpoints behind the port [`Upstream`](throughline_core::Upstream): keys, retries, and the HTTP client.
+//!
+//! [`Http`] sends what it is given to the [`Endpoint`] that is named, with that endpoint's key, and hands back what the
+//! provider answers, byte for byte. It retries only what is safe to repeat, leaves an endpoint alone that keeps failing, and
+//! never connects to link-local addresses or a cloud's metadata service. Nothing here reads the environment: see
+//! [`endpoints_from_environment`].
+
+mod address;
+mod auth;
+mod breaker;
+mod endpoint;
+mod environment;
+mod http;
+mod retry;
+mod sigv4;
+mod tls;
+
+pub use crate::auth::Scheme;
+pub use crate::breaker::BreakerPolicy;
+pub use crate::endpoint::{Endpoint, EndpointOptions, InvalidEndpoint, Source};
+pub use crate::environment::endpoints_from_environment;
+pub use crate::http::{Clock, Http};
+pub use crate::retry::RetryPolicy;
+pub use crate::sigv4::AwsKeys;

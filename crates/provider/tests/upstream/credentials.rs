@@ -1,0 +1,145 @@
+//! Whose key goes out, in which header, and what of the caller's request does not.
+
+use throughline_core::{Credential, Outgoing, Upstream, UpstreamError};
+use throughline_provider::{AwsKeys, Source};
+
+use crate::server::{Seen, Server, answer, client, endpoint, key, outgoing};
+
+/// Headers in which callers bring keys, and headers that speak of their connection.
+const CALLERS: [(&str, &str); 11] = [
+    ("Authorization", "Bearer callers"),
+    ("X-Api-Key", "callers"),
+    ("api-key", "callers"),
+    ("x-goog-api-key", "callers"),
+    ("X-Amz-Security-Token", "callers"),
+    ("Cookie", "callers=1"),
+    ("Host", "gateway.example"),
+    ("Connection", "keep-alive, x-callers"),
+    ("Content-Length", "7777"),
+    ("anthropic-beta", "one"),
+    ("x-title", "Zürich"),
+];
+
+const KEY_HEADERS: [&str; 6] =
+    ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"];
+
+/// What the server sees of a request with all of the caller's headers.
+async fn seen(row: &str, credential: Source, callers: Option<&str>) -> Seen {
+    let server = Server::start(vec![answer(200, "", "ok")]).await;
+    let mut request = outgoing("/path?query=1");
+    let more = CALLERS.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    request.headers.extend(more);
+    request.credential = callers.map(Credential::new);
+    let base = format!("{}/base", server.address);
+    client(endpoint(row, &base, credential)).send(request).await.unwrap();
+    server.seen().remove(0)
+}
+
+fn keys(seen: &Seen) -> Vec<(&str, &str)> {
+    let is_key = |name: &str| KEY_HEADERS.contains(&name);
+    let found = seen.headers.iter().filter(|(name, _)| is_key(name));
+    found.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[tokio::test]
+async fn each_scheme_has_its_header_and_the_callers_keys_stay_behind() {
+    for (row, name, value) in [
+        ("anthropic", "x-api-key", "own"),
+        ("openai", "authorization", "Bearer own"),
+        ("openai-chat", "authorization", "Bearer own"),
+        ("openrouter", "authorization", "Bearer own"),
+        ("azure", "api-key", "own"),
+        ("gemini", "x-goog-api-key", "own"),
+        ("vertex", "x-goog-api-key", "own"),
+        ("bedrock", "authorization", "Bearer own"),
+        ("ollama", "authorization", "Bearer own"),
+    ] {
+        let seen = seen(row, key("own"), Some("callers")).await;
+        assert_eq!(keys(&seen), [(name, value)], "{row}");
+    }
+}
+
+#[tokio::test]
+async fn the_callers_key_goes_out_in_the_endpoints_own_scheme() {
+    for (row, callers, name, value) in [
+        ("anthropic", "theirs", "x-api-key", "theirs"),
+        ("anthropic", "sk-ant-oat01-x", "authorization", "Bearer sk-ant-oat01-x"),
+        ("openai", "theirs", "authorization", "Bearer theirs"),
+        ("azure", "theirs", "api-key", "theirs"),
+        ("azure", "eyJ0.x.y", "authorization", "Bearer eyJ0.x.y"),
+        ("gemini", "theirs", "x-goog-api-key", "theirs"),
+        ("vertex", "ya29.x", "authorization", "Bearer ya29.x"),
+        ("bedrock", "theirs", "authorization", "Bearer theirs"),
+    ] {
+        let seen = seen(row, Source::Caller, Some(callers)).await;
+        assert_eq!(keys(&seen), [(name, value)], "{row}");
+    }
+    assert_eq!(keys(&seen("ollama", Source::Open, None).await), []);
+}
+
+#[tokio::test]
+async fn everything_else_goes_out_as_it_came() {
+    let seen = seen("anthropic", key("own"), None).await;
+    assert_eq!(seen.line, "POST /base/path?query=1 HTTP/1.1");
+    assert_eq!(seen.body, b"{\"a\": 1}");
+    assert_eq!(seen.all("anthropic-beta"), ["one"]);
+    assert_eq!(seen.all("x-title"), ["Zürich"]);
+    assert_eq!(seen.all("content-type"), ["application/json"]);
+    assert_eq!(seen.all("content-length"), ["8"]);
+    assert_eq!(seen.all("connection"), [""; 0]);
+    assert_eq!(seen.all("accept-encoding"), [""; 0], "nobody asked for compression");
+    assert!(seen.all("host")[0].starts_with("127.0.0.1:"));
+}
+
+#[tokio::test]
+async fn bedrock_is_signed_with_an_accounts_keys() {
+    let aws = AwsKeys {
+        id: "AKIDEXAMPLE".into(),
+        secret: Credential::new("secret"),
+        session_token: Some(Credential::new("token")),
+    };
+    let seen = seen("bedrock", Source::Aws(aws), Some("callers")).await;
+    assert_eq!(seen.all("x-amz-date"), ["20261115T120000Z"]);
+    assert_eq!(seen.all("x-amz-security-token"), ["token"]);
+    let [authorization] = seen.all("authorization")[..] else { panic!("one signature") };
+    let signed = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261115/us-east-1/bedrock/aws4_request, \
+                  SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=";
+    let signature = authorization.strip_prefix(signed).unwrap();
+    assert_eq!(signature.len(), 64);
+}
+
+#[tokio::test]
+async fn nothing_goes_out_without_a_key_where_one_is_needed() {
+    let server = Server::start(vec![answer(200, "", "ok")]).await;
+    let error = client(endpoint("deepseek", &server.address, Source::Caller))
+        .send(outgoing("/chat/completions"))
+        .await
+        .unwrap_err();
+    let variable = Some("DEEPSEEK_API_KEY".into());
+    assert_eq!(error, UpstreamError::NoCredential { endpoint: "here".into(), variable });
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_nobody_configured_is_unknown() {
+    let elsewhere = Outgoing { endpoint: "elsewhere".into(), ..outgoing("/") };
+    let http = client(endpoint("openai", "http://localhost", key("own")));
+    let error = http.send(elsewhere).await.unwrap_err();
+    assert_eq!(error, UpstreamError::UnknownEndpoint { endpoint: "elsewhere".into() });
+}
+
+#[tokio::test]
+async fn metadata_services_are_refused_by_name_and_by_address() {
+    for (base, address) in [
+        ("http://169.254.169.254/latest", "169.254.169.254"),
+        ("http://2852039166", "169.254.169.254"),
+        ("http://[fe80::1]:8080", "[fe80::1]"),
+        ("http://[fd00:ec2::254]", "[fd00:ec2::254]"),
+        ("http://metadata.google.internal", "metadata.google.internal"),
+    ] {
+        let http = client(endpoint("ollama", base, key("own")));
+        let error = http.send(outgoing("/chat/completions")).await.unwrap_err();
+        let refused = UpstreamError::Refused { endpoint: "here".into(), address: address.into() };
+        assert_eq!(error, refused, "{base}");
+    }
+}

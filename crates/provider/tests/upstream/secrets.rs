@@ -1,0 +1,103 @@
+//! No key is ever told: not by what holds it, and not by what goes wrong with it.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use throughline_core::{Credential, Outgoing, Upstream, UpstreamError};
+use throughline_provider::{AwsKeys, EndpointOptions, Source};
+use tokio::net::TcpListener;
+
+use crate::server::{Does, Server, answer, client, endpoint, key, outgoing, swift, whole};
+
+const CANARY: &str = "sk-canary-7d1f";
+
+fn says_nothing(told: &(impl Debug + ?Sized)) {
+    let told = format!("{told:?} {told:#?}");
+    assert!(!told.contains("canary"), "{told}");
+}
+
+fn sources() -> Vec<Source> {
+    let aws = AwsKeys {
+        id: "AKID".into(),
+        secret: Credential::new(CANARY),
+        session_token: Some(Credential::new(CANARY)),
+    };
+    vec![key(CANARY), Source::Aws(aws), Source::Caller]
+}
+
+/// A request with keys in all the places where callers have them.
+fn request() -> Outgoing {
+    let mut request = outgoing(&format!("/v1beta/models/m:generateContent?key={CANARY}"));
+    request.headers.push(("authorization".into(), format!("Bearer {CANARY}").into()));
+    request.credential = Some(Credential::new(CANARY));
+    request
+}
+
+#[tokio::test]
+async fn nothing_that_holds_a_key_shows_it() {
+    let server = Server::start(vec![answer(200, &format!("set-cookie: {CANARY}\r\n"), "ok")]).await;
+    for source in sources() {
+        says_nothing(&source);
+        let endpoint = endpoint("gemini", &server.address, source);
+        says_nothing(&endpoint);
+        let http = client(endpoint);
+        says_nothing(&http);
+        says_nothing(&request());
+        says_nothing(&http.send(request()).await.unwrap());
+    }
+    let lines: Vec<String> = server.seen().into_iter().map(|seen| seen.line).collect();
+    assert_eq!(lines, ["POST /v1beta/models/m:generateContent HTTP/1.1"; 3]);
+}
+
+#[tokio::test]
+async fn nothing_that_goes_wrong_shows_a_key() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    let breaks = Server::start(vec![Does::Breaks(Vec::new())]).await;
+    let garbles = Server::start(vec![Does::Breaks(b"canary what\r\n\r\n".to_vec())]).await;
+    let stalls = Server::start(vec![Does::Stalls(Vec::new())]).await;
+    let first_byte = Duration::from_millis(20);
+    let options = EndpointOptions { first_byte, largest_answer: 0, ..swift() };
+    let large = Server::start(vec![answer(200, "", "canary")]).await;
+    let tls = breaks.address.replace("http:", "https:");
+    let places = [
+        nobody.as_str(),
+        &breaks.address,
+        &garbles.address,
+        &stalls.address,
+        &large.address,
+        &tls,
+        "http://169.254.169.254",
+        "http://nowhere.invalid",
+    ];
+    for place in places {
+        for source in sources() {
+            let http = client(endpoint("gemini", place, source).with(options));
+            let error = match http.send(request()).await {
+                Ok(answer) => whole(answer).await.unwrap_err(),
+                Err(error) => error,
+            };
+            says_nothing(&error);
+            says_nothing(&error.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_sent_is_not_told_either() {
+    for source in [key("canary\n"), Source::Caller] {
+        let http = client(endpoint("openai", "http://127.0.0.1:1", source));
+        let mut request = outgoing("/responses");
+        request.credential = Some(Credential::new("canary\n"));
+        let error = http.send(request).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Invalid { .. }), "{error}");
+        says_nothing(&error.to_string());
+    }
+    let http = client(endpoint("openai", "http://127.0.0.1:1", key("own")));
+    let mut request = outgoing("/responses");
+    request.headers.push(("x-note".into(), "canary\n".into()));
+    let error = http.send(request).await.unwrap_err();
+    let problem = "its header \"x-note\" is malformed".into();
+    assert_eq!(error, UpstreamError::Invalid { endpoint: "here".into(), problem });
+}

@@ -1,0 +1,200 @@
+//! A server on a raw socket: it answers what the test says, byte for byte, and remembers what it was asked.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use throughline_codec::Catalog;
+use throughline_core::{Answer, Credential, Outgoing, UpstreamError};
+use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// What the server does with a request.
+#[derive(Clone)]
+pub(crate) enum Does {
+    /// Writes these bytes, and listens for the next request on the same connection.
+    Answers(Vec<u8>),
+    /// Writes these bytes, and closes the connection.
+    Breaks(Vec<u8>),
+    /// Writes these bytes, and nothing more until the client is gone.
+    Stalls(Vec<u8>),
+}
+
+/// An answer with a body of known length. Each header ends its line.
+pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Does {
+    let body = body.as_ref();
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {length}\r\n{headers}\r\n");
+    Does::Answers([head.as_bytes(), body].concat())
+}
+
+/// The beginning of a streamed answer, with one piece of it.
+pub(crate) fn begun(piece: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    format!("{head}{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) connection: usize,
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Seen {
+    /// The values of a header.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(key, _)| key == name);
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) address: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// Tells of each stalled connection whose client went away.
+    pub(crate) gone: mpsc::UnboundedReceiver<()>,
+}
+
+impl Server {
+    /// A server that answers the first request as the first entry says, and so on; the last entry holds for all others.
+    pub(crate) async fn start(does: Vec<Does>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (tell, gone) = mpsc::unbounded_channel();
+        let (does, asked) = (Arc::new(does), Arc::new(AtomicUsize::new(0)));
+        let remembered = Arc::clone(&seen);
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let (socket, _) = listener.accept().await.unwrap();
+                let talk = Talk {
+                    socket,
+                    connection,
+                    does: Arc::clone(&does),
+                    asked: Arc::clone(&asked),
+                    seen: Arc::clone(&remembered),
+                    gone: tell.clone(),
+                };
+                tokio::spawn(talk.go_on());
+            }
+        });
+        Self { address, seen, gone }
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+struct Talk {
+    socket: TcpStream,
+    connection: usize,
+    does: Arc<Vec<Does>>,
+    asked: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    gone: mpsc::UnboundedSender<()>,
+}
+
+impl Talk {
+    async fn go_on(mut self) {
+        while let Some(seen) = self.read().await {
+            self.seen.lock().unwrap().push(seen);
+            let turn = self.asked.fetch_add(1, Ordering::SeqCst);
+            match self.does[turn.min(self.does.len() - 1)].clone() {
+                Does::Answers(bytes) => self.socket.write_all(&bytes).await.unwrap(),
+                Does::Breaks(bytes) => {
+                    self.socket.write_all(&bytes).await.unwrap();
+                    return;
+                }
+                Does::Stalls(bytes) => {
+                    self.socket.write_all(&bytes).await.unwrap();
+                    // Ends when the client closes: cleanly, or with a reset.
+                    let left = self.socket.read(&mut [0; 64]).await;
+                    assert_eq!(left.unwrap_or(0), 0, "the client says more");
+                    self.gone.send(()).unwrap();
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Option<Seen> {
+        let mut bytes = Vec::new();
+        let head = loop {
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end;
+            }
+            if self.socket.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        };
+        let text = String::from_utf8(bytes[..head].to_vec()).unwrap();
+        let mut lines = text.split("\r\n").map(str::to_owned);
+        let line = lines.next().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|line| {
+                let (name, value) = line.split_once(": ").unwrap();
+                (name.to_ascii_lowercase(), value.to_owned())
+            })
+            .collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+        let mut body = bytes.split_off(head + 4);
+        while body.len() < length {
+            self.socket.read_buf(&mut body).await.unwrap();
+        }
+        Some(Seen { connection: self.connection, line, headers, body })
+    }
+}
+
+/// A key, as an endpoint has it.
+pub(crate) fn key(text: &str) -> Source {
+    Source::Key(Credential::new(text))
+}
+
+/// An endpoint called `here`.
+pub(crate) fn endpoint(row: &str, address: &str, credential: Source) -> Endpoint {
+    let row = Catalog::builtin().provider(row).unwrap();
+    Endpoint::new("here", row, address, credential).unwrap()
+}
+
+/// A client with that endpoint only. It stands at one moment in time.
+pub(crate) fn client(endpoint: Endpoint) -> Http {
+    let now = "2026-11-15T12:00:00Z".parse().unwrap();
+    Http::new([endpoint], Arc::new(move || now)).unwrap()
+}
+
+/// Waits of a millisecond, so that tests need not wait.
+pub(crate) fn swift() -> EndpointOptions {
+    let retry = RetryPolicy { first_wait: Duration::from_millis(1), ..RetryPolicy::default() };
+    EndpointOptions { retry, ..EndpointOptions::default() }
+}
+
+/// A request to `here`.
+pub(crate) fn outgoing(path: &str) -> Outgoing {
+    Outgoing {
+        endpoint: "here".into(),
+        method: "POST".into(),
+        path: path.into(),
+        headers: vec![("content-type".into(), "application/json".into())],
+        body: Bytes::from_static(b"{\"a\": 1}"),
+        credential: None,
+    }
+}
+
+/// All of a body.
+pub(crate) async fn whole(answer: Answer) -> Result<Vec<u8>, UpstreamError> {
+    let mut body = answer.body;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = body.next().await {
+        bytes.extend_from_slice(&chunk?);
+    }
+    Ok(bytes)
+}
