@@ -24,6 +24,7 @@
 //! | `restore.rs` | which turn of the Vault is which turn of a request |
 //! | `judge.rs` | what a client lost or altered of a turn |
 //! | `splice.rs` | captured Items take the place of what came |
+//! | `vault.rs` | the Vault as one search sees it |
 //! | `memo.rs` | captured turns that were read before |
 
 mod capture;
@@ -33,6 +34,7 @@ mod judge;
 mod memo;
 mod restore;
 mod splice;
+mod vault;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,17 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Content, Evidence, Found, Item, ItemId, Name, Node, NodeId, Origin, Role, StoreError,
-    Tenant, Tree, VaultKey, VaultTurn, Why, kind, restore_items,
+    Call, Evidence, Found, Item, ItemId, NodeId, Origin, Role, StoreError, Target, Tenant,
+    VaultKey, VaultTurn, Why,
 };
 
-use crate::replay::capture::{self, TURN};
-use crate::replay::chain::{self, ChainTurn, Visible};
+use crate::replay::capture;
+use crate::replay::chain::{self, ChainTurn};
 use crate::replay::claim::Claims;
 use crate::replay::judge::{self, Likeness};
 use crate::replay::memo::Captured;
 use crate::replay::splice::{self, Patch};
+use crate::replay::vault::{Loaded, Vault};
 use crate::replay::{Conversation, Finding, Parent, Problem, Replay, Restored};
+
+/// How many turns are asked for at once, at most.
+const MOST_TURNS: usize = 64;
 
 /// Puts back what the client of a request has lost.
 pub(super) async fn restore(
@@ -24,58 +28,62 @@ pub(super) async fn restore(
     mut call: Call,
 ) -> Result<Restored, StoreError> {
     let mut conversation = Conversation::of(&call, tenant, end_user);
-    let target = call.target.clone();
-    let mut search = Search {
-        replay,
-        tenant,
-        end_user,
-        maker: &target.origin,
-        stands: HashMap::new(),
-        number: 0,
-        ancestor: None,
-        findings: Vec::new(),
-    };
-    let is_open = !conversation.open.is_empty();
-    search.number = conversation.chain.visible_turns();
-    let mut patches = Vec::new();
-    for (back, turn) in conversation.chain.turns().iter().rev().enumerate() {
-        search.number = search.number.saturating_sub(usize::from(turn.digest.is_some()));
-        let Some(items) = call.items.get_mut(turn.items.clone()) else { continue };
-        let Some(matched) = search.look_for(turn, items).await? else { continue };
-        // An answer that goes on with the last turn has the same parent as that turn.
-        if conversation.parent.is_none() && !(is_open && back == 0) {
-            conversation.parent = Some(matched.parent);
-        }
-        let Some((captured, evidence)) = matched.captured else { continue };
-        search.report_altered(items, &captured);
-        let is_intact = judge::is_intact(items, &captured, &target);
-        if is_intact || !judge::is_own(&captured, &target) {
-            splice::name_owner(items, &captured.items);
-            continue;
-        }
-        let issued = match judge::likeness(turn, &captured) {
-            Likeness::Same => Some(captured.items.clone()),
-            Likeness::Edited | Likeness::Other => judge::edited(items, &captured),
+    let (patches, owners, findings) = {
+        let mut search = Search {
+            vault: Vault::new(replay, tenant, end_user),
+            maker: &call.target.origin,
+            turns: conversation.chain.turns(),
+            items: &call.items,
+            at: 0,
+            reach: 1,
+            number: conversation.chain.visible_turns(),
+            ancestor: None,
+            findings: Vec::new(),
         };
-        match issued {
-            Some(items) => {
-                let (range, node) = (turn.items.clone(), matched.node);
-                patches.push(Patch { range, node, items, evidence });
+        let (mut patches, mut owners) = (Vec::new(), Vec::new());
+        for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
+            let Some(matched) = search.look_for(at, turn).await? else { continue };
+            // An answer that goes on with the last turn has the same parent as that turn.
+            let goes_on = turn.items.end == call.items.len();
+            if conversation.parent.is_none() && !goes_on {
+                conversation.parent = Some(matched.parent);
             }
-            None => search.report(items, Problem::Edited),
+            let Some((captured, evidence)) = matched.captured else { continue };
+            match search.decide(turn, &captured, &call.target) {
+                Decision::Replace(items) => {
+                    let (range, node) = (turn.items.clone(), matched.node);
+                    patches.push(Patch { range, node, items, evidence });
+                }
+                Decision::Keep => owners.push((turn.items.clone(), captured)),
+                Decision::Nothing => {}
+            }
         }
+        patches.reverse();
+        (patches, owners, search.findings)
+    };
+    for (range, captured) in owners {
+        let items = call.items.get_mut(range).unwrap_or_default();
+        splice::name_owner(items, &captured.items);
     }
-    patches.reverse();
-    let findings = search.findings;
     let mut marks = HashMap::new();
     splice::splice(&mut call, patches, &mut marks);
     let left = Claims::remove(&mut call, Why::Foreign);
-    if is_open {
+    if !conversation.open.is_empty() {
         let others = call.items.iter().rposition(|item| item.role != Role::Assistant);
         let start = others.map_or(0, |last| last + 1);
         conversation.open = call.items.get(start..).unwrap_or_default().to_vec();
     }
     Ok(Restored { call, conversation, findings, marks, left })
+}
+
+/// What becomes of a turn that was found.
+enum Decision {
+    /// These Items take its place.
+    Replace(Vec<Item>),
+    /// It stays as it came.
+    Keep,
+    /// It was edited where it cannot be.
+    Nothing,
 }
 
 /// A turn of the request that was captured.
@@ -84,14 +92,6 @@ struct Match {
     parent: Parent,
     /// Its content, unless that is no more.
     captured: Option<(Arc<Captured>, Evidence)>,
-}
-
-/// What a turn of the Vault is to this caller.
-enum Loaded {
-    Here(Arc<Captured>),
-    Gone(Why),
-    /// Another end-user's.
-    Anothers,
 }
 
 /// The turn before the last one that was found.
@@ -105,13 +105,16 @@ struct Ancestor {
 }
 
 struct Search<'r> {
-    replay: &'r Replay,
-    tenant: &'r Tenant,
-    end_user: Option<&'r str>,
+    vault: Vault<'r>,
     /// Whom the Call asks.
     maker: &'r Origin,
-    /// Turns of which the store said in this search how they stand.
-    stands: HashMap<NodeId, VaultTurn>,
+    /// The turns of the request, and all Items.
+    turns: &'r [ChainTurn],
+    items: &'r [Item],
+    /// Which of the turns is looked for.
+    at: usize,
+    /// How many turns are asked for at once, if this one is not known.
+    reach: usize,
     /// How many visible turns stand before the one that is looked for.
     number: usize,
     ancestor: Option<Ancestor>,
@@ -129,18 +132,33 @@ impl Search<'_> {
         self.findings.push(Finding { item: item.clone(), problem });
     }
 
-    fn report_altered(&mut self, items: &[Item], captured: &Captured) {
+    /// What becomes of a turn that was found. What its client did to it is reported.
+    fn decide(&mut self, turn: &ChainTurn, captured: &Captured, target: &Target) -> Decision {
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
         for item in judge::altered(items, captured) {
             self.report_on(&item.id, Problem::Altered);
+        }
+        if judge::is_intact(items, captured, target) || !judge::is_own(captured, target) {
+            return Decision::Keep;
+        }
+        let issued = match judge::likeness(turn, captured) {
+            Likeness::Same => Some(captured.items.clone()),
+            Likeness::Edited | Likeness::Other => judge::edited(items, captured),
+        };
+        match issued {
+            Some(items) => Decision::Replace(items),
+            None => {
+                self.report(items, Problem::Edited);
+                Decision::Nothing
+            }
         }
     }
 
     /// The captured turn that a turn of the request is: the ancestor of the one behind it, or one of its own evidence.
-    async fn look_for(
-        &mut self,
-        turn: &ChainTurn,
-        items: &[Item],
-    ) -> Result<Option<Match>, StoreError> {
+    async fn look_for(&mut self, at: usize, turn: &ChainTurn) -> Result<Option<Match>, StoreError> {
+        self.at = at;
+        self.number = self.number.saturating_sub(usize::from(turn.digest.is_some()));
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
         // What nobody but the model could have said between is not the model's turn.
         if items.iter().any(|item| item.role != Role::Assistant) {
             return Ok(None);
@@ -170,8 +188,8 @@ impl Search<'_> {
         if !claims.is_empty() {
             return Ok(!claims.contains(&ancestor));
         }
-        let Some(standing) = self.standing(&ancestor).await? else { return Ok(false) };
-        let Loaded::Here(captured) = self.load(&standing).await? else { return Ok(false) };
+        let Some(standing) = self.vault.standing(&ancestor).await? else { return Ok(false) };
+        let Loaded::Here(captured) = self.vault.load(&standing).await? else { return Ok(false) };
         if judge::altered(items, &captured).next().is_none() {
             return Ok(false);
         }
@@ -184,7 +202,7 @@ impl Search<'_> {
         let mut nodes = Vec::new();
         for item in items {
             for text in Claims::in_item(item) {
-                match self.replay.claims.read(self.tenant, &text) {
+                match self.vault.replay.claims.read(self.vault.tenant, &text) {
                     Some(node) if nodes.contains(&node) => {}
                     Some(node) => nodes.push(node),
                     None => self.report_on(&item.id, Problem::ForeignClaim),
@@ -204,8 +222,8 @@ impl Search<'_> {
             return Ok(None);
         }
         while let Some(Ancestor { node, evidence, dropped }) = self.ancestor.clone() {
-            let Some(standing) = self.standing(&node).await? else { break };
-            let captured = match self.load(&standing).await? {
+            let Some(standing) = self.vault.standing(&node).await? else { break };
+            let captured = match self.vault.load(&standing).await? {
                 Loaded::Here(captured) => captured,
                 Loaded::Gone(why) => {
                     self.report(items, Problem::Gone(why));
@@ -241,8 +259,8 @@ impl Search<'_> {
         claims: &[NodeId],
     ) -> Result<Option<Match>, StoreError> {
         let [node] = claims else { return Ok(None) };
-        let Some(standing) = self.standing(node).await? else { return Ok(None) };
-        match self.load(&standing).await? {
+        let Some(standing) = self.vault.standing(node).await? else { return Ok(None) };
+        match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
                 let fits = judge::likeness(turn, &captured) != Likeness::Other;
                 Ok(fits.then(|| self.matched(standing, captured, Evidence::Claim)))
@@ -255,14 +273,34 @@ impl Search<'_> {
         }
     }
 
-    /// The one turn that the client's ids and Seals name: all that name any must name the same.
-    async fn named_by_ids(&self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
-        let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
-        if keys.is_empty() {
-            return Ok(None);
+    /// The keys of a turn's chain: the target's own turn is meant, if it has one that looks like this.
+    fn chain_keys(&self, turn: &ChainTurn) -> Vec<VaultKey> {
+        let keys = turn.digest.map(|digest| [chain::made_by(&digest, self.maker), digest]);
+        keys.into_iter().flatten().map(VaultKey::Chain).collect()
+    }
+
+    /// What these keys of the turn find. The longer nothing is found, the more of the turns before are asked for along.
+    async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<Found>, StoreError> {
+        if !self.vault.knows(keys) {
+            let first = (self.at + 1).saturating_sub(self.reach);
+            let turns = self.turns.get(first..=self.at).unwrap_or_default();
+            let mut wanted = Vec::new();
+            for turn in turns {
+                let items = self.items.get(turn.items.clone()).unwrap_or_default();
+                wanted.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
+                wanted.extend(self.chain_keys(turn));
+            }
+            self.vault.ask(wanted).await?;
+            self.reach = (2 * self.reach).min(MOST_TURNS);
         }
-        let found = self.replay.store.find(self.tenant, &keys).await?;
-        let mut turns = found.into_iter().flatten().map(|found| found.turn);
+        Ok(keys.iter().filter_map(|key| self.vault.found(key)).collect())
+    }
+
+    /// The one turn that the client's ids and Seals name: all that name any must name the same.
+    async fn named_by_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
+        let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
+        let found = self.find(&keys).await?;
+        let mut turns = found.into_iter().map(|found| found.turn);
         let first = turns.next();
         let is_one = turns.all(|other| first.as_ref().is_some_and(|first| other.id == first.id));
         Ok(first.filter(|_| is_one))
@@ -274,7 +312,7 @@ impl Search<'_> {
         items: &[Item],
     ) -> Result<Option<Match>, StoreError> {
         let Some(standing) = self.named_by_ids(items).await? else { return Ok(None) };
-        match self.load(&standing).await? {
+        match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
                 let fits = match judge::likeness(turn, &captured) {
                     Likeness::Same => true,
@@ -293,15 +331,12 @@ impl Search<'_> {
         turn: &ChainTurn,
         items: &[Item],
     ) -> Result<Option<Match>, StoreError> {
-        let Some(digest) = turn.digest else { return Ok(None) };
-        // The target's own turn is meant, if it has one that looks like this.
-        let keys = [chain::made_by(&digest, self.maker), digest].map(VaultKey::Chain);
-        let found = self.replay.store.find(self.tenant, &keys).await?;
-        let Some(Found { turn: standing, siblings }) = found.into_iter().flatten().next() else {
+        let found = self.find(&self.chain_keys(turn)).await?;
+        let Some(Found { turn: standing, siblings }) = found.into_iter().next() else {
             return Ok(None);
         };
         let evidence = Evidence::Chain { siblings };
-        match self.load(&standing).await? {
+        match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
                 let fits = judge::likeness(turn, &captured) == Likeness::Same;
                 Ok(fits.then(|| self.matched(standing, captured, evidence)))
@@ -332,74 +367,6 @@ impl Search<'_> {
     fn follow(&mut self, turn: &VaultTurn, evidence: &Evidence, dropped: usize) {
         let ancestor = |node| Ancestor { node, evidence: evidence.clone(), dropped };
         self.ancestor = turn.parent.clone().map(ancestor);
-    }
-
-    /// How a turn stands in the store now. Its ancestors, as far as they were read before, are asked for at once.
-    async fn standing(&mut self, node: &NodeId) -> Result<Option<VaultTurn>, StoreError> {
-        if !self.stands.contains_key(node) {
-            let mut nodes = vec![node.clone()];
-            nodes.extend(self.replay.memo.ancestors(self.tenant, node));
-            let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
-            let found = self.replay.store.find(self.tenant, &keys).await?;
-            let turns = found.into_iter().flatten().map(|found| found.turn);
-            self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
-        }
-        Ok(self.stands.get(node).cloned())
-    }
-
-    async fn load(&self, turn: &VaultTurn) -> Result<Loaded, StoreError> {
-        if let Some(why) = turn.gone {
-            self.replay.memo.drop(self.tenant, &turn.id);
-            return Ok(Loaded::Gone(why));
-        }
-        let captured = match self.replay.memo.get(self.tenant, &turn.id) {
-            Some(captured) => captured,
-            None => match self.read(turn).await? {
-                Ok(captured) => {
-                    let captured = Arc::new(captured);
-                    self.replay.memo.put(self.tenant, &turn.id, &captured);
-                    captured
-                }
-                Err(why) => return Ok(Loaded::Gone(why)),
-            },
-        };
-        if captured.end_user.as_deref() != self.end_user {
-            return Ok(Loaded::Anothers);
-        }
-        Ok(Loaded::Here(captured))
-    }
-
-    /// Reads a turn's records: its content, or why it is no more.
-    async fn read(&self, turn: &VaultTurn) -> Result<Result<Captured, Why>, StoreError> {
-        let (after, count) =
-            (turn.first.saturating_sub(1), turn.last.saturating_sub(turn.first) + 1);
-        let limit = u32::try_from(count).unwrap_or(u32::MAX);
-        let records = self.replay.store.read(self.tenant, &turn.log, after, limit).await?;
-        let damaged = |problem: String| StoreError::Corrupt(Name::from(problem));
-        let (mut end_user, mut number, mut texts, mut size) = (None, None, Vec::new(), 0);
-        for record in records {
-            let content = match record.content {
-                Content::Here(content) => content,
-                Content::Gone(why) => return Ok(Err(why)),
-            };
-            size += content.len();
-            match &*record.kind {
-                TURN => {
-                    let tree = Tree::parse(content).map_err(|error| {
-                        damaged(format!("turn {} does not say whose it is: {error}", turn.id))
-                    })?;
-                    end_user = tree.root().name_of("user");
-                    number = tree.root().get("turn").and_then(Node::u64);
-                }
-                kind::ITEM => texts.push(Some(content)),
-                _ => {}
-            }
-        }
-        let items = restore_items(texts)
-            .map_err(|error| damaged(format!("turn {} cannot be read: {error}", turn.id)))?;
-        let visible = Visible::of(&items);
-        let number = usize::try_from(number.unwrap_or_default()).unwrap_or(usize::MAX);
-        Ok(Ok(Captured { parent: turn.parent.clone(), end_user, number, items, visible, size }))
     }
 }
 
