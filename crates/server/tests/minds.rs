@@ -36,6 +36,8 @@ struct Conversation {
     line: usize,
     system: &'static str,
     said: Vec<Said>,
+    /// What was sent for each answer before: what was sent one way is always sent that way.
+    sent: HashMap<u64, HashSet<String>>,
     /// Whether every answer was captured behind exactly this, and nothing was edited since.
     is_plain: bool,
 }
@@ -112,8 +114,14 @@ impl<'w> World<'w> {
                 self.line()
             };
             let system = SYSTEMS[usize::from(self.dice.below(4) == 0)];
-            let conversation =
-                Conversation { caller, line, system, said: Vec::new(), is_plain: true };
+            let conversation = Conversation {
+                caller,
+                line,
+                system,
+                said: Vec::new(),
+                sent: HashMap::new(),
+                is_plain: true,
+            };
             self.conversations.push(conversation);
             let last = self.conversations.len() - 1;
             return self.ask(last).await;
@@ -189,7 +197,7 @@ impl<'w> World<'w> {
         let restored =
             self.house.replay.restore(&caller.tenant, caller.end_user, call).await.unwrap();
         let encoded = line.codec.encode(&restored.call).unwrap();
-        self.check(&conversation, &encoded.request.body);
+        self.check(&mut conversation, &encoded.request.body);
         let answer = self.answer();
         let visible = visible(&conversation, conversation.said.len());
         let reply = line.reply_behind(&answer, encoded.prefix);
@@ -256,8 +264,8 @@ impl<'w> World<'w> {
     }
 
     /// Each seal that is sent must be one that this caller was given for this very turn, or for one that looks the same behind
-    /// all that is visible.
-    fn check(&mut self, conversation: &Conversation, body: &[u8]) {
+    /// all that is visible; or one that was sent here before.
+    fn check(&mut self, conversation: &mut Conversation, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
         let line = &self.lines[conversation.line];
@@ -270,8 +278,11 @@ impl<'w> World<'w> {
             let Said::Model(answer) = &conversation.said[at] else { continue };
             let key = with(visible(conversation, at), answer);
             let alike = self.book.get(&key).into_iter().flatten();
-            let legal: HashSet<String> =
+            let mut legal: HashSet<String> =
                 alike.chain([&answer.mind]).map(|mind| seal(*mind)).collect();
+            let before = conversation.sent.entry(answer.mind).or_default();
+            legal.extend(before.iter().cloned());
+            before.extend(seals.iter().filter(|seal| legal.contains(*seal)).cloned());
             for sent in seals {
                 assert!(legal.contains(sent), "{sent} at {at} of {conversation:#?}");
                 self.restored += 1;
