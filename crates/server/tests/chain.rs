@@ -135,6 +135,23 @@ fn what_can_be_seen_counts_from_its_place_on() {
     }
 }
 
+/// ASCII takes a shorter way, on which the same counts as white space.
+#[test]
+fn every_kind_of_white_space_is_left_out() {
+    let said = |text: &str| {
+        let mut body = conversation();
+        body["messages"][0]["content"] = json!(text);
+        digests(&claude(&body))
+    };
+    let spaces = "\t\n\u{b}\u{c}\r ";
+    assert!(spaces.chars().all(char::is_whitespace));
+    assert_eq!(said("Weather?"), said(&format!("{spaces}Wea{spaces}ther?{spaces}")));
+    assert_eq!(said("Wétter?"), said(&format!("W{spaces}ét\u{a0}\u{3000}\u{2028}ter?")));
+    let others: Vec<char> = (0..128u8).map(char::from).filter(|c| !spaces.contains(*c)).collect();
+    assert!(others.iter().all(|letter| !letter.is_whitespace()));
+    assert_ne!(said("Weather?"), said("Wea\u{1f}ther?"));
+}
+
 #[test]
 fn tenants_and_end_users_have_chains_of_their_own() {
     let call = claude(&conversation());

@@ -367,6 +367,12 @@ fn unmarked(json: &Json) -> String {
 
 /// Adds a text without its white space.
 fn push_words(out: &mut Vec<u8>, text: &str) {
+    // Most text is ASCII, whose white space is told byte by byte.
+    if text.is_ascii() {
+        let is_space = |byte: &u8| matches!(byte, b' ' | 0x09..=0x0d);
+        out.extend(text.bytes().filter(|byte| !is_space(byte)));
+        return;
+    }
     for word in text.split_whitespace() {
         out.extend_from_slice(word.as_bytes());
     }
