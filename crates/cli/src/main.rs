@@ -1,7 +1,10 @@
 //! The one binary `throughline`: the only reader of the environment, and the only printer.
 
+mod amount;
 mod audit;
 mod backup;
+mod config;
+mod environment;
 mod excerpt;
 mod explain;
 mod export;
@@ -12,6 +15,7 @@ mod headers;
 mod import;
 mod input;
 mod items;
+mod keys;
 mod listing;
 mod mask;
 mod options;
@@ -42,7 +46,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::options::{Command, Options};
+use crate::options::{Command, Config, Options};
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -74,6 +78,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Backup(backup) => backup::run(backup).map(done),
         Command::Stats(stats) => stats::run(stats).map(done),
         Command::Rotate(rotate) => rotate::run(rotate).map(done),
+        Command::Config(Config::Check(check)) => config::check(check).map_err(Failure::into_usage),
+        Command::Config(Config::Show(show)) => config::show(show).map(done),
+        Command::Keys(keys) => keys::run(keys).map(done),
         Command::Completions { shell } => {
             let mut command = Options::command();
             let mut script = Vec::new();

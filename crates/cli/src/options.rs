@@ -1,6 +1,7 @@
 //! What can be asked for on the command line.
 
 mod doctor;
+mod gateway;
 mod store;
 
 use std::net::SocketAddr;
@@ -14,6 +15,9 @@ use throughline_core::Wire;
 use throughline_sim::Fault;
 
 pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
+pub(crate) use crate::options::gateway::{
+    Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke,
+};
 pub(crate) use crate::options::store::{
     At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
     Threads, Verify,
@@ -28,7 +32,7 @@ pub(crate) use crate::options::store::{
     after_help = "Exit codes:\n  \
                   0   done\n  \
                   1   something outside failed; audit, repair: the request would be refused;\n      \
-                      verify: broken; forget, prune: a backup could not be reached\n  \
+                      verify: broken; forget, prune: a backup could not be reached; config check: errors\n  \
                   2   wrong usage\n  \
                   65  the input is not what it should be\n  \
                   69  the store cannot be opened or reached\n  \
@@ -80,6 +84,12 @@ pub(crate) enum Command {
     Stats(Stats),
     /// Give a store a new master key, while it is in use
     Rotate(Rotate),
+    /// Check and show the configuration of the gateway
+    #[command(subcommand)]
+    Config(Config),
+    /// Make, list and revoke the keys that callers of the gateway need
+    #[command(subcommand)]
+    Keys(Keys),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"

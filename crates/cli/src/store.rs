@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
+use throughline_core::{LogHead, LogId, LogKind, Name, Store as _, StoreError, Tenant};
+pub(crate) use throughline_store::without_password;
 use throughline_store::{Journal, MasterKey, Options, open};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zeroize::Zeroizing;
 
+use crate::config::{self, StoreSettings};
+use crate::environment::{folder, variable};
 use crate::failure::Failure;
 use crate::options::At;
 use crate::progress::Progress;
@@ -52,9 +55,9 @@ pub(crate) fn with<T>(
 
 impl Opened {
     fn open(at: &At, missing: Missing) -> Result<Self, Failure> {
-        let url = url(at)?;
+        let Place { url, master_key_env } = place(at)?;
         let options = Options {
-            master_key: master_key(at)?,
+            master_key: master_key(at, master_key_env.as_deref())?,
             retired_keys: at
                 .retired_key_file
                 .iter()
@@ -211,58 +214,83 @@ fn not_opened(error: StoreError, url: &str) -> Failure {
     }
 }
 
-/// Where the store is: as the option says, the environment, or at its place in the user's data directory.
-fn url(at: &At) -> Result<String, Failure> {
-    let url = match at
-        .store
-        .clone()
-        .map_or_else(|| environment("THROUGHLINE_STORE"), |url| Ok(Some(url)))?
-    {
-        Some(url) => url,
+/// Where a store is, and which variable has its master key.
+struct Place {
+    url: String,
+    /// As the configuration says, if that is who said where the store is.
+    master_key_env: Option<Name>,
+}
+
+/// Where the store is: as the option says, the environment, the configuration, or at its place in the user's data directory.
+fn place(at: &At) -> Result<Place, Failure> {
+    let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
+    let place = match given? {
+        Some(url) => Place { url, master_key_env: None },
         None => {
-            let file = data_folder()?.join("throughline").join("throughline.db");
-            format!("sqlite://{}", file.display())
+            let StoreSettings { url, master_key_env } = config::load(at.config.as_deref())?.store;
+            let url = url.map_or_else(usual_url, Ok)?;
+            Place { url, master_key_env }
         }
     };
-    let is_known =
-        ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind));
-    if !is_known {
+    if !is_address(&place.url) {
         // What is no address may be anything, so it is not repeated.
         return Err(Failure::Usage(
             "the store's address is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
         ));
     }
-    Ok(url)
+    Ok(place)
+}
+
+/// Whether it is an address of a kind that we know.
+pub(crate) fn is_address(url: &str) -> bool {
+    ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
+}
+
+/// Where the store is when nobody says anything.
+pub(crate) fn usual_url() -> Result<String, Failure> {
+    let file = data_folder()?.join("throughline").join("throughline.db");
+    Ok(format!("sqlite://{}", file.display()))
 }
 
 /// The file that an SQLite store is in.
 pub(crate) fn file_of(at: &At) -> Option<PathBuf> {
-    let url = url(at).ok()?;
+    let url = place(at).ok()?.url;
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 
 /// Where a user's programs keep their data, by the XDG base directories.
 fn data_folder() -> Result<PathBuf, Failure> {
-    let absolute = |path: String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    if let Some(folder) = environment("XDG_DATA_HOME")?.and_then(absolute) {
+    if let Some(folder) = folder("XDG_DATA_HOME")? {
         return Ok(folder);
     }
-    let home = environment("HOME")?.and_then(absolute);
-    let folder = home.map(|home| home.join(".local").join("share"));
+    let folder = folder("HOME")?.map(|home| home.join(".local").join("share"));
     folder.ok_or_else(|| {
         Failure::Usage("you have no home directory: say with --store where the store is".to_owned())
     })
 }
 
-fn master_key(at: &At) -> Result<Option<MasterKey>, Failure> {
+/// The master key: as the option says, the environment, or the variable that the configuration names.
+fn master_key(at: &At, named: Option<&str>) -> Result<Option<MasterKey>, Failure> {
+    const USUAL: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {
         return key(file).map(Some);
     }
-    let Some(text) = environment("THROUGHLINE_MASTER_KEY")?.map(Zeroizing::new) else {
-        return Ok(None);
+    let read = |name: &str, text: String| {
+        let read = MasterKey::parse(&Zeroizing::new(text));
+        read.map(Some).map_err(|error| Failure::Usage(format!("{name}: {error}")))
     };
-    let read = MasterKey::parse(&text);
-    read.map(Some).map_err(|error| Failure::Usage(format!("THROUGHLINE_MASTER_KEY: {error}")))
+    if let Some(text) = variable(USUAL)? {
+        return read(USUAL, text);
+    }
+    let Some(name) = named else { return Ok(None) };
+    let shown = config::shown_variable(name);
+    match variable(name)? {
+        Some(text) => read(&shown, text),
+        None => Err(Failure::Usage(format!(
+            "{shown}, which `master_key_env` in the configuration names, is not set: set it, \
+             or give the key with --master-key-file"
+        ))),
+    }
 }
 
 /// The master key that a file holds.
@@ -271,28 +299,6 @@ pub(crate) fn key(file: &Path) -> Result<MasterKey, Failure> {
     let text = std::fs::read_to_string(file).map(Zeroizing::new);
     let text = text.with_context(|| format!("the key file {name} cannot be read"))?;
     MasterKey::parse(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))
-}
-
-/// A variable of the environment; one that is empty says nothing.
-#[expect(clippy::disallowed_methods, reason = "the cli is who reads the environment")]
-fn environment(name: &str) -> Result<Option<String>, Failure> {
-    match std::env::var(name) {
-        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Failure::Usage(format!("{name} is not text: write it in UTF-8")))
-        }
-    }
-}
-
-/// The address as it may be shown.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((user, host)) = rest.rsplit_once('@').filter(|_| scheme != "sqlite") else {
-        return url.to_owned();
-    };
-    let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{host}")
 }
 
 /// Hears who asks to stop: Ctrl-C, or whoever started it.

@@ -50,7 +50,7 @@ pub use crate::number::Number;
 pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
     Binding, Budget, CallIds, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider,
-    Switch, Vendor,
+    Switch, Vendor, fits,
 };
 pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,

@@ -280,7 +280,7 @@ pub struct Binding {
 }
 
 /// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
-fn fits(pattern: &str, text: &str) -> bool {
+pub fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_ascii_lowercase(), text.to_ascii_lowercase());
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;

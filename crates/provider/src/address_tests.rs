@@ -1,10 +1,8 @@
 //! What is out of bounds, by whatever spelling.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use reqwest::dns::{Name, Resolve, Resolving};
-use reqwest::{Client, Url};
+use reqwest::Url;
 
 use super::{OutOfBounds, allowed, check};
 
@@ -53,29 +51,4 @@ fn a_name_keeps_the_addresses_that_are_within_bounds() {
     assert_eq!(kept, [private]);
     let refused = allowed("mac.local", vec![link_local]).err();
     assert_eq!(refused, Some(OutOfBounds("fe80::2 (mac.local)".to_owned())));
-}
-
-/// A name server that somebody else controls.
-struct Rebound;
-
-impl Resolve for Rebound {
-    fn resolve(&self, name: Name) -> Resolving {
-        let found = vec!["169.254.169.254:0".parse().unwrap()];
-        Box::pin(async move { Ok(allowed(name.as_str(), found)?) })
-    }
-}
-
-#[tokio::test]
-async fn a_name_that_turns_out_to_be_a_metadata_service_is_refused_before_connecting() {
-    let client = Client::builder()
-        .no_proxy()
-        .tls_backend_preconfigured(crate::tls::config().unwrap())
-        .dns_resolver(Arc::new(Rebound))
-        .build()
-        .unwrap();
-    let error = client.get("http://innocent.example/").send().await.unwrap_err();
-    assert_eq!(
-        crate::http::out_of_bounds(&error),
-        Some(&OutOfBounds("169.254.169.254 (innocent.example)".to_owned()))
-    );
 }

@@ -94,3 +94,7 @@ pub(crate) fn without_keys(query: &str) -> String {
     };
     query.split('&').filter(|pair| !is_key(pair)).collect::<Vec<&str>>().join("&")
 }
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod auth_tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use throughline_codec::Catalog;
+use throughline_codec::{Catalog, codec};
 use throughline_core::{Credential, UpstreamError};
 
 use super::{Endpoint, Source};
@@ -35,6 +35,36 @@ fn paths_are_put_behind_the_address_with_their_query() {
         url(&bedrock, "/model/a.b-v1%3A0/converse").as_deref(),
         Some("https://bedrock-runtime.us-east-1.amazonaws.com/model/a.b-v1%3A0/converse")
     );
+}
+
+#[test]
+fn a_codecs_path_behind_a_rows_address_is_where_the_vendor_answers() {
+    let catalog = Catalog::builtin();
+    for (row, model, address) in [
+        ("anthropic", "claude-opus-4-6", "https://api.anthropic.com/v1/messages"),
+        ("deepseek-anthropic", "m", "https://api.deepseek.com/anthropic/v1/messages"),
+        ("openai", "gpt-5.6", "https://api.openai.com/v1/responses"),
+        ("openai-chat", "gpt-5.6", "https://api.openai.com/v1/chat/completions"),
+        ("openrouter", "a/b", "https://openrouter.ai/api/v1/chat/completions"),
+        ("zai", "glm-4.7", "https://api.z.ai/api/paas/v4/chat/completions"),
+        ("ollama", "m", "http://localhost:11434/v1/chat/completions"),
+        ("ollama-native", "m", "http://localhost:11434/api/chat"),
+        (
+            "gemini",
+            "gemini-3-pro",
+            "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent",
+        ),
+        (
+            "bedrock",
+            "anthropic.claude-v1:0",
+            "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-v1%3A0/converse",
+        ),
+    ] {
+        let target = catalog.target_for(row, model, "mine").unwrap();
+        let path = codec(&target.provider.wire).unwrap().path(&target, false);
+        let here = endpoint(row, &target.provider.base_url, Source::Caller);
+        assert_eq!(url(&here, &path).as_deref(), Some(address), "{row}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
+use rustls::ClientConfig;
 use throughline_core::{
     Answer, Answering, Chunks, Name, Outgoing, Upstream, UpstreamError, Waiting,
 };
@@ -54,10 +55,23 @@ impl Http {
         endpoints: impl IntoIterator<Item = Endpoint>,
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
+        let tls = tls::config();
+        let lines = endpoints.into_iter().map(|endpoint| match &tls {
+            Ok(tls) => Line::new(endpoint, tls.clone(), Guarded::system()),
+            Err(error) => Err(unusable(&endpoint.name, error)),
+        });
+        Self::of(lines, clock)
+    }
+
+    fn of(
+        all: impl IntoIterator<Item = Result<Line, InvalidEndpoint>>,
+        clock: Clock,
+    ) -> Result<Self, InvalidEndpoint> {
         let mut lines = HashMap::new();
-        for endpoint in endpoints {
-            let name = Arc::clone(&endpoint.name);
-            if lines.insert(Arc::clone(&name), Line::new(endpoint)?).is_some() {
+        for line in all {
+            let line = line?;
+            let name = Arc::clone(&line.endpoint.name);
+            if lines.insert(Arc::clone(&name), line).is_some() {
                 let problem = Name::from("there are two of that name");
                 return Err(InvalidEndpoint { name, problem });
             }
@@ -91,24 +105,25 @@ impl Upstream for Http {
 /// How long a connection is kept that nobody uses: less than the minute after which balancers close theirs.
 const IDLE: Duration = Duration::from_secs(50);
 
+/// How often a shared connection is asked whether it is still there, and how long that may take. Without it a dead one would be
+/// noticed only when an answer has taken too long.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+
 impl Line {
-    fn new(endpoint: Endpoint) -> Result<Self, InvalidEndpoint> {
-        let invalid = |problem: &dyn Error| InvalidEndpoint {
-            name: Arc::clone(&endpoint.name),
-            problem: Name::from(root_cause(problem)),
-        };
-        let tls = tls::config().map_err(|error| invalid(&error))?;
+    fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Result<Self, InvalidEndpoint> {
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
-            .dns_resolver(Arc::new(Guarded))
+            .dns_resolver(Arc::new(names))
             .redirect(reqwest::redirect::Policy::none())
             // A proxy would be found in the environment, and would look names up itself.
             .no_proxy()
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
+            .http2_keep_alive_interval(SIGN_OF_LIFE)
+            .http2_keep_alive_timeout(SIGN_OF_LIFE)
             .connect_timeout(endpoint.options.connect)
             .build()
-            .map_err(|error| invalid(&error))?;
+            .map_err(|error| unusable(&endpoint.name, &error))?;
         let breaker = Breaker::new(endpoint.options.breaker);
         Ok(Self { endpoint, client, breaker })
     }
@@ -123,7 +138,8 @@ impl Line {
         let mut headers = HeaderMap::new();
         for (name, value) in &outgoing.headers {
             let header = HeaderName::from_bytes(name.as_bytes());
-            let (Ok(header), Ok(value)) = (header, HeaderValue::from_str(value)) else {
+            let (Ok(header), Ok(value)) = (header, HeaderValue::from_bytes(value.as_bytes()))
+            else {
                 return Err(endpoint.invalid(&format!("its header {name:?} is malformed")));
             };
             let is_ours = header == CONTENT_LENGTH || is_of_the_connection(&header);
@@ -339,7 +355,7 @@ fn is_of_the_connection(name: &HeaderName) -> bool {
 }
 
 /// Whether a name was looked up and found to be out of bounds.
-pub(crate) fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
+fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {
@@ -350,6 +366,10 @@ pub(crate) fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
     None
 }
 
+fn unusable(name: &Name, error: &dyn Error) -> InvalidEndpoint {
+    InvalidEndpoint { name: Arc::clone(name), problem: Name::from(root_cause(error)) }
+}
+
 /// What it all came down to. The errors above it name addresses, which may hold keys.
 fn root_cause(error: &dyn Error) -> String {
     let mut root = error;
@@ -358,3 +378,7 @@ fn root_cause(error: &dyn Error) -> String {
     }
     root.to_string()
 }
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod http_tests;

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 
-/// TLS with ring, offering HTTP/2 first.
+/// TLS as everybody outside speaks it.
 pub(crate) fn config() -> Result<ClientConfig, rustls::Error> {
+    trusting(roots())
+}
+
+/// TLS with ring, offering HTTP/2 first.
+pub(crate) fn trusting(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(ring)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots())
+        .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

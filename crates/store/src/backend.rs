@@ -424,6 +424,8 @@ pub(crate) struct ApiKeyRow {
     pub(crate) tenant: Tenant,
     pub(crate) id: Name,
     pub(crate) label: Name,
+    /// As JSON.
+    pub(crate) limits: Name,
     pub(crate) hash: Digest,
     pub(crate) created: i64,
     pub(crate) revoked: Option<i64>,

@@ -26,6 +26,9 @@ const NONE: &[u8] = b"none";
 /// Before a note of what was destroyed and may still lie in some file.
 const DESTROYED: &str = "destroyed ";
 
+/// Before a note of what was destroyed and still lies in a backup that could not be reached.
+const UNREACHED: &str = "unreached ";
+
 impl Journal {
     /// Copies everything to a new SQLite file, which can be opened as a store.
     pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
@@ -48,17 +51,26 @@ impl Journal {
     /// Sees to it that no file and no backup holds what was destroyed, by whichever process; gives the backups that cannot
     /// be reached.
     pub(crate) async fn finish_destroying(&self) -> Result<Vec<Name>, StoreError> {
-        let notes = self.backend.kept(DESTROYED).await?;
-        let mut unreached = Vec::new();
-        if notes.is_empty() {
-            return Ok(unreached);
+        let fresh = self.backend.kept(DESTROYED).await?;
+        if !fresh.is_empty() {
+            self.backend.scrub().await?;
         }
-        self.backend.scrub().await?;
-        for (name, note) in notes {
+        let mut unreached = Vec::new();
+        for (name, note) in self.backend.kept(UNREACHED).await?.into_iter().chain(fresh) {
             let damaged = || StoreError::Corrupt("a note of what was destroyed is damaged".into());
             let (tenant, erases, kind) = read_note(&note).ok_or_else(damaged)?;
-            unreached.extend(self.erase_in_backups(&tenant, &erases, &kind).await?);
-            self.backend.discard(&name).await?;
+            let missed = self.erase_in_backups(&tenant, &erases, &kind).await?;
+            let later = name.strip_prefix(DESTROYED).map(|id| format!("{UNREACHED}{id}"));
+            match (missed.is_empty(), later) {
+                // It is tried again by whoever comes next.
+                (false, None) => {}
+                (false, Some(later)) => {
+                    self.backend.replace(&later, note).await?;
+                    self.backend.discard(&name).await?;
+                }
+                (true, _) => self.backend.discard(&name).await?,
+            }
+            unreached.extend(missed);
         }
         unreached.sort();
         unreached.dedup();

@@ -202,6 +202,11 @@ impl RunEvents {
         }
         if much {
             self.run.write().await;
+            // Whoever goes on while nothing can be written is slowed down, so that little piles up.
+            let fails = lock(&self.run.waiting).failed.is_some();
+            if fails {
+                tokio::time::sleep(AGE).await;
+            }
         }
     }
 
@@ -287,9 +292,9 @@ impl Run {
     /// Writes what waits. If it cannot be written it waits on, and the next who waits is told.
     async fn write(&self) {
         let _turn = self.turn.lock().await;
-        if let Err(error) = self.write_all().await {
-            lock(&self.waiting).failed = Some(error);
-        }
+        // What could not be written and now is needs no telling.
+        let failed = self.write_all().await.err();
+        lock(&self.waiting).failed = failed;
     }
 
     /// Writes what was begun, and then what waits. Whoever calls it has the turn.

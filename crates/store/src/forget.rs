@@ -39,6 +39,11 @@ pub fn about_item(thread: &LogId, item: &str) -> Name {
     Name::from(format!("{thread}/{item}"))
 }
 
+/// The number of the message that a stored Item is a part of.
+fn message_in(stored: &Json) -> Option<u64> {
+    stored.tree().root().get("at")?.elements().next()?.u64()
+}
+
 impl Journal {
     /// Destroys the content of a thread, or of one Item of it, for good.
     pub async fn forget(
@@ -57,7 +62,13 @@ impl Journal {
             let mut erases = match item {
                 None => self.whole_thread(tenant, thread).await?,
                 Some(item) => {
-                    let (erases, damaged) = self.one_item(tenant, thread, item).await?;
+                    let found = self.one_item(tenant, thread, item).await;
+                    // What was destroyed in haste is not found again.
+                    let is_done = tries > 0 && matches!(found, Err(StoreError::NotFound { .. }));
+                    if is_done && destroyed.records > 0 {
+                        break;
+                    }
+                    let (erases, damaged) = found?;
                     destroyed.damaged = damaged;
                     erases
                 }
@@ -149,17 +160,30 @@ impl Journal {
         const MOST: u32 = 256;
         let span = Span { after: seq.saturating_sub(u64::from(MOST)), up_to: seq, limit: MOST };
         let rows = self.backend.rows(tenant, log, span).await?;
+        let Some(own) = rows.iter().find(|row| row.seq == seq) else { return Ok(None) };
+        let Some(message) = self.message_of(tenant, log, own).await else { return Ok(None) };
         let before = rows.iter().rev().skip_while(|row| row.seq >= seq);
         for row in before.take_while(|row| *row.kind == *kind::ITEM) {
             let Ok(Ok((content, _))) = self.content_or_gone(tenant, log, row).await else {
                 continue;
             };
             let Ok(stored) = Json::parse(content) else { continue };
+            if message_in(&stored) != Some(message) {
+                return Ok(None);
+            }
             if holds_siblings(&stored) {
                 return Ok(Some(row.seq));
             }
         }
         Ok(None)
+    }
+
+    /// The message that a stored Item is a part of.
+    async fn message_of(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Option<u64> {
+        let Ok(Ok((content, _))) = self.content_or_gone(tenant, log, row).await else {
+            return None;
+        };
+        message_in(&Json::parse(content).ok()?)
     }
 
     /// The records that are about the Item. One that was imported, or that nobody said what it is about, is looked for

@@ -229,11 +229,11 @@ impl Journal {
         let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
         let last = records.last().map_or(log.last.unwrap_or(shared), |taken| taken.row.seq);
         let name = format!("import {digest} {} {last}", log.name);
-        if log.last.replace(last).is_none() {
+        let begins = log.last.replace(last).is_none();
+        if begins {
             let (of, fork) = (log.of.clone(), log.fork.clone());
             append = append.opening(LogOpening { kind: log.kind, of, fork });
             append.status.clone_from(&log.status);
-            erases.extend(log.gone.map(|why| Erase::all(log.name.clone(), why)));
         }
         log.at = records.last().map_or(log.at, |taken| Some(taken.row.at));
         // What was destroyed in the history of a fork was told in its parent.
@@ -249,6 +249,9 @@ impl Journal {
                 erases.push(Erase::records(log.name.clone(), seqs, why));
             }
         }
+        // The log's own reason comes last: each record keeps its own.
+        let gone = log.gone.filter(|_| begins);
+        erases.extend(gone.map(|why| Erase::all(log.name.clone(), why)));
         self.bring_once(tenant, append, erases, rewind_to, name).await
     }
 }

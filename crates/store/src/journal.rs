@@ -68,14 +68,20 @@ fn sqlite_path(url: &str) -> Option<&str> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
 }
 
-/// The address as it may be shown.
-fn without_password(url: &str) -> String {
-    // Whatever stands behind the question mark may be a password too.
-    let url = url.split('?').next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((user, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+/// The address of a store as it may be shown: a password may stand before the host, and among the options.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://").filter(|_| sqlite_path(url).is_none()) else {
+        return url.to_owned();
+    };
+    let (rest, options) = match rest.rsplit_once('?') {
+        Some((rest, _)) => (rest, "?…"),
+        None => (rest, ""),
+    };
+    let Some((user, host)) = rest.rsplit_once('@') else {
+        return format!("{scheme}://{rest}{options}");
+    };
     let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{host}")
+    format!("{scheme}://{user}@{host}{options}")
 }
 
 impl Journal {

@@ -24,14 +24,14 @@ mod rotation;
 mod sqlite;
 mod verify;
 
-pub use crate::api_keys::{ApiKey, NewApiKey};
+pub use crate::api_keys::{ApiKey, KeyLimits, NewApiKey};
 pub use crate::backend::{Order, Progress, Stats};
 pub use crate::chain::Head;
 pub use crate::events::{Follow, RunEvents, pack, unpack};
 pub use crate::export::Exported;
 pub use crate::forget::{Destroyed, about_item};
 pub use crate::import::{Imported, parse_manifest, verify_export};
-pub use crate::journal::{Journal, open};
+pub use crate::journal::{Journal, open, without_password};
 pub use crate::keys::MasterKey;
 pub use crate::listing::Page;
 pub use crate::manifest::{Manifest, Statement};

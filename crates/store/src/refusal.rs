@@ -1,6 +1,6 @@
 //! Why a batch is not written, in the same words on every database; and what can be refused before one is asked.
 
-use throughline_core::{Batch, LogId, Name, NodeId, StoreError};
+use throughline_core::{Batch, LogId, LogKind, Name, NodeId, StoreError};
 
 /// A name must be able to stand in a header: it has no line breaks or other control characters, and is not too long.
 pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
@@ -17,6 +17,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
 pub(crate) fn check(batch: &Batch) -> Result<(), StoreError> {
     check_names(batch)?;
     check_unique(batch)?;
+    check_openings(batch)?;
     for asked in &batch.asks {
         check_added(batch, &asked.log)?;
     }
@@ -41,6 +42,20 @@ fn check_names(batch: &Batch) -> Result<(), StoreError> {
     for node in &batch.vault {
         check_name(&node.id.0)?;
         node.parent.iter().try_for_each(|parent| check_name(&parent.0))?;
+    }
+    Ok(())
+}
+
+/// A run is of a thread; a fork is a thread.
+fn check_openings(batch: &Batch) -> Result<(), StoreError> {
+    for append in &batch.appends {
+        let Some(opening) = &append.opening else { continue };
+        let problem = match opening.kind {
+            LogKind::Thread if opening.of.is_some() => "is a thread, and only runs are of a thread",
+            LogKind::Run if opening.fork.is_some() => "is a run, and only threads are forked",
+            LogKind::Thread | LogKind::Run => continue,
+        };
+        return Err(StoreError::invalid(format!("{} {problem}", append.log)));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::Format;
+use crate::amount;
 
 /// How many rows are shown at once, unless another number is asked for.
 const PAGE: u32 = 50;
@@ -17,7 +18,7 @@ const PAGE: u32 = 50;
 pub(crate) struct At {
     // Neither this nor the keys are clap's to read from the environment: its help would print them.
     /// Where the store is: `sqlite://FILE` or `postgres://USER@HOST/DATABASE`; `THROUGHLINE_STORE`
-    /// when not given, else throughline/throughline.db in your data directory
+    /// when not given, else as the configuration says, else throughline/throughline.db in your data directory
     #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) store: Option<String>,
     /// Whose threads: nothing of one tenant is visible to another
@@ -29,6 +30,10 @@ pub(crate) struct At {
     /// A file with an earlier master key; repeat it for more
     #[arg(long, value_name = "FILE")]
     pub(crate) retired_key_file: Vec<PathBuf>,
+    /// The configuration that says where the store is, where neither --store nor the environment
+    /// does; ./throughline.toml when not given, else the one in your configuration directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// How an answer is printed.
@@ -270,7 +275,7 @@ pub(crate) struct Prune {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) days: Option<u32>,
     /// The oldest threads expire until the others have at most so many bytes: 800KB, 2GB
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = amount::bytes)]
     pub(crate) bytes: Option<u64>,
     /// Say what would expire, and destroy nothing
     #[arg(long)]
@@ -327,34 +332,4 @@ pub(crate) struct Rotate {
     pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) at: At,
-}
-
-/// A number of bytes as people write it: `800`, `800KB`, `1.5 GiB`.
-fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "write a number of bytes as 5000000, 800KB or 2GB".to_owned();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "m" | "mb" => 1_000_000,
-        "g" | "gb" => 1_000_000_000,
-        "t" | "tb" => 1_000_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        "tib" => 1 << 40,
-        _ => return Err(wrong()),
-    };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(wrong);
-    }
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "it has no sign, and who writes a fraction does not count single bytes"
-    )]
-    Ok((number * factor as f64) as u64)
 }

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use throughline_codec::Catalog;
 use throughline_testkit::workspace_root;
 
 /// What a run said, and how it ended.
@@ -32,7 +33,13 @@ pub(crate) fn throughline_with(
     arguments: &[&str],
     input: &[u8],
 ) -> Ran {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+    for row in Catalog::builtin().providers() {
+        if let Some(name) = &row.key_env {
+            command.env_remove(&**name);
+        }
+    }
+    let mut child = command
         .env_remove("THROUGHLINE_STORE")
         .env_remove("THROUGHLINE_MASTER_KEY")
         .env("TZ", "UTC")

@@ -82,7 +82,7 @@ async fn who_gives_up_waiting_ends_it_at_the_provider_too() {
 
 #[tokio::test]
 async fn an_answer_that_does_not_begin_is_given_up_and_not_asked_for_again() {
-    let limit = Duration::from_millis(50);
+    let limit = Duration::from_millis(300);
     let options = EndpointOptions { first_byte: limit, ..swift() };
     let (mut server, http) = start(vec![Does::Stalls(Vec::new())], options).await;
     let error = ask(&http).await.unwrap_err();

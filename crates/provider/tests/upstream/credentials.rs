@@ -6,7 +6,7 @@ use throughline_provider::{AwsKeys, Source};
 use crate::server::{Seen, Server, answer, client, endpoint, key, outgoing};
 
 /// Headers in which callers bring keys, and headers that speak of their connection.
-const CALLERS: [(&str, &str); 10] = [
+const CALLERS: [(&str, &str); 11] = [
     ("Authorization", "Bearer callers"),
     ("X-Api-Key", "callers"),
     ("api-key", "callers"),
@@ -17,6 +17,7 @@ const CALLERS: [(&str, &str); 10] = [
     ("Connection", "keep-alive, x-callers"),
     ("Content-Length", "7777"),
     ("anthropic-beta", "one"),
+    ("x-title", "Zürich"),
 ];
 
 const KEY_HEADERS: [&str; 6] =
@@ -82,6 +83,7 @@ async fn everything_else_goes_out_as_it_came() {
     assert_eq!(seen.line, "POST /base/path?query=1 HTTP/1.1");
     assert_eq!(seen.body, b"{\"a\": 1}");
     assert_eq!(seen.all("anthropic-beta"), ["one"]);
+    assert_eq!(seen.all("x-title"), ["Zürich"]);
     assert_eq!(seen.all("content-type"), ["application/json"]);
     assert_eq!(seen.all("content-length"), ["8"]);
     assert_eq!(seen.all("connection"), [""; 0]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use throughline_core::{Answer, Upstream, UpstreamError};
 use throughline_provider::{BreakerPolicy, EndpointOptions, Http, RetryPolicy};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, pause, resume};
 
 use crate::server::{Does, Server, answer, client, endpoint, key, outgoing, swift, whole};
 
@@ -103,7 +103,7 @@ async fn a_server_that_is_not_there_cannot_be_reached() {
 #[tokio::test]
 async fn an_endpoint_that_keeps_failing_is_left_alone_until_one_request_succeeds() {
     let retry = RetryPolicy { retries: 0, ..swift().retry };
-    let breaker = BreakerPolicy { failures: 2, pause: Duration::from_millis(200) };
+    let breaker = BreakerPolicy { failures: 2, pause: PAUSE };
     let options = EndpointOptions { retry, breaker, ..swift() };
     let does = vec![
         answer(500, "", "a"),
@@ -123,12 +123,16 @@ async fn an_endpoint_that_keeps_failing_is_left_alone_until_one_request_succeeds
     assert_eq!(server.seen().len(), 5);
 }
 
-/// Asks while the endpoint rests, and waits for as long as the error says.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// Asks while the endpoint rests, and moves the clock on by as long as the error says.
 async fn rested(http: &Http) {
     let error = ask(http).await.unwrap_err();
     let UpstreamError::Resting { left, .. } = error else { panic!("{error}") };
-    assert!(left <= Duration::from_millis(200));
-    sleep(left).await;
+    assert!(left <= PAUSE);
+    pause();
+    advance(left).await;
+    resume();
 }
 
 #[tokio::test]

@@ -7,8 +7,6 @@ use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, 
 use tokio_postgres::types::ToSql;
 
 use crate::backend::{Guard, SealedAppend, SealedBatch};
-use crate::chain::Head;
-use crate::manifest;
 use crate::postgres::read::{damaged, kind_number, signed};
 use crate::refusal;
 
@@ -408,28 +406,12 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
     })
 }
 
-/// The database's time, and the heads that the group moved.
-pub(super) fn moved(
-    tenants: &[Tenant],
-    writer: &Name,
-    answers: &[String],
-) -> Option<(i64, Vec<Head>)> {
-    let (mut now, mut heads) = (None, Vec::new());
-    for answer in answers {
-        if let Some(time) = answer.strip_prefix("now ") {
-            now = time.parse().ok();
-        } else if let Some(head) = answer.strip_prefix("head ") {
-            let mut words = head.split(' ');
-            let place = words.next()?.parse::<usize>().ok()?.checked_sub(1)?;
-            heads.push(Head {
-                tenant: tenants.get(place)?.clone(),
-                writer: writer.clone(),
-                position: words.next()?.parse().ok()?,
-                link: manifest::digest(words.next()?)?,
-            });
-        }
-    }
-    Some((now?, heads))
+/// The tenants whose heads the group moved.
+pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
+    let place =
+        |answer: &String| answer.strip_prefix("head ")?.parse::<usize>().ok()?.checked_sub(1);
+    let places = answers.iter().filter_map(place);
+    places.filter_map(|place| tenants.get(place).cloned()).collect()
 }
 
 fn count<T>(column: &[T]) -> i32 {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime,
+};
 use throughline_core::{Name, StoreError};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
@@ -25,6 +27,10 @@ pub(super) struct Server {
     name: Name,
     pool: Pool,
 }
+
+/// Acknowledged means durable, whatever the server's own settings say.
+pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+                                  WHERE current_setting('synchronous_commit') = 'off'";
 
 impl Server {
     /// The server at that address. Nothing is connected yet.
@@ -59,6 +65,9 @@ impl Server {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let pool = Pool::builder(Manager::from_config(config.clone(), NoTls, manager))
             .max_size(readers.max(1))
+            .post_create(Hook::async_fn(|client, _| {
+                Box::pin(async { client.batch_execute(DURABLE).await.map_err(HookError::Backend) })
+            }))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(POOL))
             .create_timeout(Some(CONNECT + CONNECT))

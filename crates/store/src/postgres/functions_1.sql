@@ -30,7 +30,7 @@ $$;
 -- append. The logs are read at once, what becomes of them is worked out in memory, and the records are written at once at
 -- the end: a statement costs much more than a row.
 --
--- The answers are a line or more for each batch, then `now`, then the heads that moved; commit.rs reads them.
+-- The answers are a line or more for each batch, then the tenants whose heads moved; commit.rs reads them.
 CREATE FUNCTION throughline_commit(
     p_writer text, p_number bigint, p_relaxed boolean, p_locks bigint[], p_alone boolean, p_blobs boolean,
     p_tenants bigint[], p_tenant_names text[], l_tenant bigint[], l_name text[],
@@ -56,16 +56,16 @@ DECLARE
     -- Where the batch's parts begin.
     v_o integer := 1; v_a integer := 1; v_take integer := 1; v_q integer := 1; v_n integer := 1; v_e integer := 1;
     -- The logs: as they are, and then as the batches so far leave them.
-    l_id bigint[]; l_last bigint[]; l_events bigint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
+    l_id bigint[]; l_last bigint[]; l_events bigint[]; l_kind smallint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
     l_owner text[]; l_fence bigint[]; l_until bigint[];
     l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
     -- Of each append that holds: its tenant, what its log and its chain had before it, and the log's last record after it.
     c_tenant integer[]; c_before bigint[]; c_event bigint[]; c_position bigint[]; c_last bigint[];
     -- The records that are written, at the places of their columns.
     w_id bigint[]; w_tenant integer[]; w_body bytea[]; w_link bytea[];
-    -- The erases that hold.
-    x_erase integer[] := '{}';
-    v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
+    -- The erases that hold, and where their logs ended then: what comes later is none of theirs.
+    x_erase integer[] := '{}'; x_last bigint[];
+    v_known integer; v_receipts integer; v_receipt text; v_name bytea; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
     v_last bigint; v_rewinds text; v_bytes bigint; v_link bytea;
@@ -102,10 +102,10 @@ BEGIN
     g_from := g_position;
 
     -- The nature is what the log is, as its records prove it: the same as in chain.rs.
-    SELECT array_agg(id), array_agg(last), array_agg(events), array_agg(gone), array_agg(rewinds), array_agg(nature),
+    SELECT array_agg(id), array_agg(kind), array_agg(last), array_agg(events), array_agg(gone), array_agg(rewinds), array_agg(nature),
            array_agg(owner), array_agg(fence), array_agg(until)
-      INTO l_id, l_last, l_events, l_gone, l_rewinds, l_nature, l_owner, l_fence, l_until
-      FROM (SELECT l.id, l.last, l.events, l.gone, l.rewinds, h.owner, h.fence, h.until,
+      INTO l_id, l_kind, l_last, l_events, l_gone, l_rewinds, l_nature, l_owner, l_fence, l_until
+      FROM (SELECT l.id, l.kind, l.last, l.events, l.gone, l.rewinds, h.owner, h.fence, h.until,
                    concat_ws(E'\n', CASE l.kind WHEN 1 THEN 'thread' ELSE 'run' END, coalesce(o.name, ''),
                              coalesce(f.name, ''), coalesce(l.fork_at::text, '')) AS nature
               FROM unnest(l_tenant, l_name) WITH ORDINALITY n(tenant, name, n)
@@ -131,15 +131,14 @@ BEGIN
         BEGIN
             -- (1) Whether it happened before.
             IF NOT b_plain[v_batch] AND b_o[v_batch] >= v_o THEN
-                SELECT count(*), count(DISTINCT w.receipt), min(w.receipt), min(n.i)
-                  INTO v_known, v_receipts, v_receipt, v_which
-                  FROM generate_series(v_o, b_o[v_batch]) n(i)
-                  JOIN once w ON w.tenant = p_tenants[v_t] AND w.name = o_hash[n.i];
+                SELECT count(*), count(DISTINCT receipt), min(receipt), (array_agg(name))[1]
+                  INTO v_known, v_receipts, v_receipt, v_name
+                  FROM once WHERE tenant = p_tenants[v_t] AND name = ANY (o_hash[v_o : b_o[v_batch]]);
                 IF v_known = b_o[v_batch] - v_o + 1 AND v_receipts = 1 THEN
                     v_answer := 'again' || v_receipt;
                     EXIT decide;
                 ELSIF v_known > 0 THEN
-                    v_answer := 'mixed ' || v_which - v_o;
+                    v_answer := 'mixed ' || array_position(o_hash[v_o : b_o[v_batch]], v_name) - 1;
                     EXIT decide;
                 END IF;
             END IF;
@@ -157,16 +156,19 @@ BEGIN
                     WHEN a_kind[i] IS NULL AND l_id[v_log] IS NULL THEN 'nolog ' || i - v_a
                     WHEN a_kind[i] IS NOT NULL AND l_id[v_log] IS NOT NULL
                     THEN format('conflict %s 0 %s', i - v_a, l_last[v_log])
-                    WHEN a_fork[i] IS NOT NULL AND l_id[a_fork[i]] IS NULL THEN 'nofork ' || i - v_a
+                    -- Only threads have forks and runs.
+                    WHEN a_fork[i] IS NOT NULL AND l_kind[a_fork[i]] IS DISTINCT FROM 1 THEN 'nofork ' || i - v_a
                     WHEN l_gone[a_fork[i]] IS NOT NULL AND a_guard[i] >= 0 THEN 'gonefork ' || i - v_a
                     WHEN l_gone[a_of[i]] IS NOT NULL AND a_guard[i] >= 0 THEN 'goneof ' || i - v_a
                     WHEN a_fork[i] IS NOT NULL AND v_last > l_last[a_fork[i]]
                     THEN format('beyond %s %s', i - v_a, l_last[a_fork[i]])
                     -- The thread of a run may begin in this same batch.
-                    WHEN a_of[i] IS NOT NULL AND l_id[a_of[i]] IS NULL AND a_of[i] <> ALL (a_log[v_a : b_a[v_batch]])
+                    WHEN a_of[i] IS NOT NULL AND l_kind[a_of[i]] IS DISTINCT FROM 1
+                         AND NOT EXISTS (SELECT FROM generate_series(v_a, b_a[v_batch]) a
+                                          WHERE a_log[a] = a_of[i] AND a_kind[a] = 1 AND l_id[a_of[i]] IS NULL)
                     THEN 'noof ' || i - v_a
-                    WHEN a_expect[i] <> v_last THEN format('conflict %s %s %s', i - v_a, a_expect[i], v_last)
                     WHEN l_gone[v_log] IS NOT NULL AND a_guard[i] >= 0 THEN 'gone ' || i - v_a
+                    WHEN a_expect[i] <> v_last THEN format('conflict %s %s %s', i - v_a, a_expect[i], v_last)
                     WHEN a_rewind[i] > v_last THEN format('rewind %s %s', i - v_a, v_last)
                 END;
                 EXIT decide WHEN v_answer IS NOT NULL;
@@ -224,6 +226,7 @@ BEGIN
                 FOR i IN v_a .. b_a[v_batch] LOOP
                     CONTINUE WHEN a_kind[i] IS NULL;
                     v_log := a_log[i];
+                    l_kind[v_log] := a_kind[i];
                     l_last[v_log] := coalesce(a_fork_at[i], 0);
                     l_events[v_log] := 0;
                     l_nature[v_log] := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
@@ -295,6 +298,7 @@ BEGIN
                 END LOOP;
                 FOR i IN v_e .. b_e[v_batch] LOOP
                     x_erase := x_erase || i;
+                    x_last[i] := l_last[e_log[i]];
                     IF e_all[i] THEN
                         l_gone[e_log[i]] := e_why[i];
                     END IF;
@@ -365,7 +369,7 @@ BEGIN
         SELECT array_agg(id), array_agg(DISTINCT blob) FILTER (WHERE blob IS NOT NULL), coalesce(sum(size), 0)
           INTO v_ids, v_blobs, v_bytes
           FROM records
-         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND erased IS NULL
+         WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND seq <= x_last[i] AND erased IS NULL
            AND (e_all[i] OR seq = ANY (v_seqs) OR (e_checkpoints[i] AND kind = 'checkpoint'))
            -- What says that contents were destroyed stays.
            AND kind NOT IN ('forgotten', 'expired');
@@ -381,12 +385,11 @@ BEGIN
         END IF;
     END LOOP;
 
-    v_answers := v_answers || format('now %s', v_now);
     FOR i IN 1 .. cardinality(p_tenants) LOOP
         CONTINUE WHEN g_position[i] = g_from[i];
         INSERT INTO segments VALUES (g_id[i], p_tenants[i], p_writer, g_position[i], g_link[i])
             ON CONFLICT (id) DO UPDATE SET position = excluded.position, link = excluded.link;
-        v_answers := v_answers || format('head %s %s %s', i, g_position[i], encode(g_link[i], 'hex'));
+        v_answers := v_answers || format('head %s', i);
     END LOOP;
     UPDATE writers SET number = p_number, answers = v_answers, touched = clock_timestamp() WHERE writer = p_writer;
     RETURN v_answers;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 
 use crate::backend::{ApiKeyRow, Salt, SaltRow, Stats};
 use crate::postgres::Shared;
@@ -109,16 +110,17 @@ pub(super) async fn kept(
     rows.iter().map(|row| Ok((field(row, 0)?, bytes(row, 1)?))).collect()
 }
 
-const KEY: &str = "SELECT t.name, k.id, k.label, k.hash, k.created, k.revoked \
+const KEY: &str = "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked \
                    FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
 pub(super) async fn add_key(shared: &Shared, key: ApiKeyRow) -> Result<(), StoreError> {
     let tenant = shared.tenant_made(&key.tenant).await?;
-    let sql = "INSERT INTO api_keys (tenant, id, label, hash, created, revoked) \
-               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+    let sql = "INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked) \
+               VALUES ($1, $2, $3, $4, $5, throughline_now(), $6) ON CONFLICT DO NOTHING";
     let hash = key.hash.as_slice();
-    let (id, label) = (&*key.id, &*key.label);
-    shared.server.query(sql, &[&tenant, &id, &label, &hash, &key.created, &key.revoked]).await?;
+    let (id, label, limits) = (&*key.id, &*key.label, &*key.limits);
+    let values: [&(dyn ToSql + Sync); 6] = [&tenant, &id, &label, &limits, &hash, &key.revoked];
+    shared.server.query(sql, &values).await?;
     // It may have been added by this very call, whose first answer was lost.
     let sql = format!("{KEY} WHERE k.tenant = $1 AND k.id = $2");
     let found = shared.server.query_opt(&sql, &[&tenant, &id]).await?;
@@ -156,9 +158,10 @@ fn api_key(row: &tokio_postgres::Row) -> Result<ApiKeyRow, StoreError> {
         tenant: Tenant(text(row, 0)?),
         id: text(row, 1)?,
         label: text(row, 2)?,
-        hash: digest(row, 3)?,
-        created: field(row, 4)?,
-        revoked: field(row, 5)?,
+        limits: text(row, 3)?,
+        hash: digest(row, 4)?,
+        created: field(row, 5)?,
+        revoked: field(row, 6)?,
     })
 }
 

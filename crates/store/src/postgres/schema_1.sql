@@ -157,6 +157,7 @@ CREATE TABLE api_keys (
     tenant  bigint NOT NULL,
     id      text NOT NULL,
     label   text NOT NULL,
+    limits  text NOT NULL,                      -- JSON: what it may ask for, and how much of it
     hash    bytea NOT NULL UNIQUE,
     created bigint NOT NULL,
     revoked bigint,

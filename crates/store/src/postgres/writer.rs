@@ -4,7 +4,7 @@
 //! number: the database then answers what it answered, or writes it if it never did. So nothing is written twice, and
 //! nothing is acknowledged that is not there.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::manifest::{Manifest, Series};
 use crate::options::Durability;
 use crate::postgres::Shared;
 use crate::postgres::commit::{Columns, Prepared, moved, statement, verdict};
-use crate::postgres::connect::{is_contended, is_lost};
-use crate::postgres::read::{damaged, field};
+use crate::postgres::connect::{DURABLE, is_contended, is_lost};
+use crate::postgres::read::{damaged, digest, field, number, text};
 
 /// How many batches go out at once.
 const MOST_BATCHES: usize = 256;
@@ -54,8 +54,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
         connection: None,
         was_there: true,
         number: 0,
-        moved: BTreeMap::new(),
-        at: 0,
+        moved: BTreeSet::new(),
         series: None,
         unkept: None,
         sign_at: None,
@@ -123,9 +122,8 @@ struct Writer {
     was_there: bool,
     /// Of the last group.
     number: i64,
-    /// The heads that moved since they were last signed, and the database's time then.
-    moved: BTreeMap<Tenant, Head>,
-    at: i64,
+    /// The tenants whose heads moved, or may have moved, since they were last signed.
+    moved: BTreeSet<Tenant>,
     series: Option<Series>,
     /// A manifest of which it is not known whether it was kept.
     unkept: Option<Manifest>,
@@ -148,7 +146,11 @@ impl Writer {
                     }
                 }
             }
-            Err(error) => refuse(group, &error),
+            Err(error) => {
+                // It may have been written all the same.
+                self.have_moved(group.iter().map(|(prepared, _)| prepared.batch.tenant.clone()));
+                refuse(group, &error);
+            }
         }
     }
 
@@ -223,13 +225,7 @@ impl Writer {
             }
         }
         let tail = answers.get(group.len()..).unwrap_or_default();
-        if let Some((now, heads)) = moved(&tenants, &self.shared.writer, tail) {
-            self.at = now;
-            if !heads.is_empty() && self.sign_at.is_none() {
-                self.sign_at = Some(Instant::now() + SIGN);
-            }
-            self.moved.extend(heads.into_iter().map(|head| (head.tenant.clone(), head)));
-        }
+        self.have_moved(moved(&tenants, tail));
         if self.is_relaxed() && self.flush_at.is_none() {
             self.flush_at = Some(Instant::now() + FLUSH);
         }
@@ -270,15 +266,53 @@ impl Writer {
             end = self.keep(&mut series, manifest).await;
         }
         if end.is_ok() && !self.moved.is_empty() {
-            let heads = std::mem::take(&mut self.moved).into_values().collect();
-            let manifest = series.next(self.at, heads);
-            end = self.keep(&mut series, manifest).await;
+            end = match self.heads().await {
+                Err(error) => Err(error),
+                Ok((now, heads)) => {
+                    self.moved.clear();
+                    if heads.is_empty() {
+                        Ok(())
+                    } else {
+                        let manifest = series.next(now, heads);
+                        self.keep(&mut series, manifest).await
+                    }
+                }
+            };
         }
         self.series = Some(series);
         if end.is_ok() {
             self.sign_at = None;
         }
         end
+    }
+
+    /// The heads of these tenants are to be signed.
+    fn have_moved(&mut self, tenants: impl IntoIterator<Item = Tenant>) {
+        self.moved.extend(tenants);
+        if !self.moved.is_empty() && self.sign_at.is_none() {
+            self.sign_at = Some(Instant::now() + SIGN);
+        }
+    }
+
+    /// The database's time, and the heads that moved, as they are there: what a crash took is not signed, and what was
+    /// written without an answer is.
+    async fn heads(&mut self) -> Result<(i64, Vec<Head>), StoreError> {
+        let writer = self.shared.writer.clone();
+        let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
+        let (client, _) = self.connection().await?;
+        let sql = "SELECT throughline_now(), t.name, s.position, s.link FROM tenants t \
+                   JOIN segments s ON s.tenant = t.id \
+                   WHERE t.name = ANY ($1) AND s.writer = $2 AND s.position > 0 ORDER BY t.name";
+        let rows = client.query(sql, &[&names, &&*writer]).await;
+        let rows = rows.map_err(|error| self.failed(error))?;
+        let mut now = 0;
+        let mut heads = Vec::with_capacity(rows.len());
+        for row in &rows {
+            now = field(row, 0)?;
+            let (tenant, position) = (Tenant(text(row, 1)?), number(row, 2)?);
+            heads.push(Head { tenant, writer: writer.clone(), position, link: digest(row, 3)? });
+        }
+        Ok((now, heads))
     }
 
     async fn keep(&mut self, series: &mut Series, manifest: Manifest) -> Result<(), StoreError> {
@@ -332,13 +366,9 @@ impl Writer {
             self.connection = None;
             let server = &self.shared.server;
             let client = server.client().await?;
-            // Acknowledged means durable, whatever the server's own settings say.
-            let durable = "SELECT set_config('synchronous_commit', 'on', false) \
-                           WHERE current_setting('synchronous_commit') = 'off'";
-            client.execute(durable, &[]).await.map_err(|error| server.error(error))?;
             // What the function does is planned once: its columns are long one time and short the next.
-            let planned = "SET plan_cache_mode = force_generic_plan";
-            client.batch_execute(planned).await.map_err(|error| server.error(error))?;
+            let settings = format!("{DURABLE}; SET plan_cache_mode = force_generic_plan");
+            client.batch_execute(&settings).await.map_err(|error| server.error(error))?;
             let statement =
                 client.prepare(&statement()).await.map_err(|error| server.error(error))?;
             self.connection = Some((client, statement));

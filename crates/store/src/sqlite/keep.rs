@@ -145,12 +145,14 @@ pub(super) fn rewrap(db: &Connection, salts: &[SaltRow]) -> Result<(), Stop> {
 pub(super) fn add_key(db: &Connection, key: &ApiKeyRow) -> Result<(), Stop> {
     let now = now(db)?;
     let tenant = tenant_id(db, &key.tenant, now)?;
-    let add = "INSERT INTO api_keys VALUES (?1, ?2, ?3, ?4, ?5, NULL)";
-    db.prepare_cached(add)?.execute(params![tenant, key.id, key.label, key.hash, now])?;
+    let add = "INSERT INTO api_keys (tenant, id, label, limits, hash, created)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let values = params![tenant, key.id, key.label, key.limits, key.hash, now];
+    db.prepare_cached(add)?.execute(values)?;
     Ok(())
 }
 
-const KEY: &str = "SELECT t.name, k.id, k.label, k.hash, k.created, k.revoked
+const KEY: &str = "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked
                    FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
 pub(super) fn key(db: &Connection, hash: &Digest) -> Result<Option<ApiKeyRow>, rusqlite::Error> {
@@ -176,9 +178,10 @@ fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
         tenant: Tenant(row.get(0)?),
         id: row.get(1)?,
         label: row.get(2)?,
-        hash: row.get(3)?,
-        created: row.get(4)?,
-        revoked: row.get(5)?,
+        limits: row.get(3)?,
+        hash: row.get(4)?,
+        created: row.get(5)?,
+        revoked: row.get(6)?,
     })
 }
 
@@ -236,7 +239,10 @@ pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Err
         blobs: count("count(*) FROM blobs")?,
         blob_bytes: count("coalesce(sum(length(content)), 0) FROM blobs")?,
         turns: count("count(*) FROM turns")?,
-        pending: count("count(*) FROM pending WHERE taken IS NULL")?,
+        pending: count(
+            "count(*) FROM pending WHERE taken IS NULL
+                        AND (expires IS NULL OR expires > unixepoch('subsec') * 1000)",
+        )?,
         segments: count("count(*) FROM segments")?,
         manifests: count("count(*) FROM manifests")?,
         disk_bytes: size(path) + size(&wal),

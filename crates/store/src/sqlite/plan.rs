@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{ForkPoint, LogId, Name, PendingStatus, Receipt, StoreError};
+use throughline_core::{ForkPoint, LogId, LogKind, Name, PendingStatus, Receipt, StoreError};
 
 use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::nature;
@@ -80,8 +80,15 @@ pub(super) fn plan(
         (Some(opening), None) => {
             let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref()).into();
             if let Some(of) = &opening.of {
-                let opens = |other: &SealedAppend| other.log == *of && other.opening.is_some();
+                let opens = |other: &SealedAppend| {
+                    let kind = other.opening.as_ref().map(|opening| opening.kind);
+                    other.log == *of && kind == Some(LogKind::Thread)
+                };
+                // Only threads have runs and forks.
                 match known.log(db, tenant, of)? {
+                    Some(log) if !log.is_thread => {
+                        return Err(refusal::no_thread(of).into());
+                    }
                     None if !batch.appends.iter().any(opens) => {
                         return Err(refusal::no_thread(of).into());
                     }
@@ -103,6 +110,9 @@ pub(super) fn plan(
                 },
                 Some(fork) => match known.log(db, tenant, &fork.log)? {
                     None => {
+                        return Err(refusal::no_thread(&fork.log).into());
+                    }
+                    Some(parent) if !parent.is_thread => {
                         return Err(refusal::no_thread(&fork.log).into());
                     }
                     Some(parent) if parent.gone.is_some() && append.guard != Guard::Operator => {
@@ -142,10 +152,11 @@ pub(super) struct Known {
     version: i64,
 }
 
-/// A log's row, why its content is gone, and who holds it.
+/// A log's row, why its content is gone, what it is, and who holds it.
 struct KnownLog {
     plan: Plan,
     gone: Option<i16>,
+    is_thread: bool,
     lease: Option<HeldBy>,
 }
 
@@ -213,10 +224,10 @@ fn find_log(
             rewinds: row.get(3)?,
             nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()).into(),
         };
-        Ok((plan, row.get(4)?))
+        Ok((plan, row.get(4)?, kind_of(row.get(5)?)? == LogKind::Thread))
     });
-    let Some((plan, gone)) = found.optional()? else { return Ok(None) };
-    Ok(Some(KnownLog { plan, gone, lease: find_lease(db, tenant, log)? }))
+    let Some((plan, gone, is_thread)) = found.optional()? else { return Ok(None) };
+    Ok(Some(KnownLog { plan, gone, is_thread, lease: find_lease(db, tenant, log)? }))
 }
 
 fn find_lease(

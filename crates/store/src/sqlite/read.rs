@@ -113,7 +113,9 @@ pub(super) fn logs(
         find += &condition.replace('?', &format!("?{}", values.len()));
     };
     if kind.is_some() {
-        filter(" AND l.kind = ?", &kind);
+        // Those of one thread are few: with the plus they are found by it, and not among all of their kind.
+        let is_of_one = of.is_some() || forks_of.is_some();
+        filter(if is_of_one { " AND +l.kind = ?" } else { " AND l.kind = ?" }, &kind);
     }
     if of.is_some() {
         filter(" AND o.name = ?", &of);

@@ -144,6 +144,7 @@ CREATE TABLE api_keys (
     tenant  INTEGER NOT NULL,
     id      TEXT NOT NULL,
     label   TEXT NOT NULL,
+    limits  TEXT NOT NULL,                      -- JSON: what it may ask for, and how much of it
     hash    BLOB NOT NULL UNIQUE,
     created INTEGER NOT NULL,
     revoked INTEGER,

@@ -5,7 +5,7 @@ use throughline_core::{
     Append, Asked, Batch, Content, LogHead, LogKind, LogOpening, NewRecord, Receipt, Store,
     StoreError, VaultKey, VaultNode, Written,
 };
-use throughline_store::{Order, Page};
+use throughline_store::{KeyLimits, Order, Page};
 use tokio::task::JoinSet;
 
 use crate::harness::*;
@@ -115,6 +115,30 @@ pub(crate) async fn a_thread_and_its_run_begin_in_one_batch<H: Harness>() {
     journal.commit(batch(Append::to("run").status("done"))).await.unwrap();
     let done = journal.log(&us(), &log("run")).await.unwrap().unwrap();
     assert_eq!(done, LogHead { status: Some("done".into()), updated: done.updated, ..run });
+}
+
+pub(crate) async fn only_threads_have_runs_and_forks<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let open = async |name: &str, opening: LogOpening| {
+        journal.commit(batch(Append::to(name).opening(opening))).await
+    };
+    open("thread", LogOpening::thread()).await.unwrap();
+    open("run", LogOpening::run("thread")).await.unwrap();
+    let said = |outcome: Result<Receipt, StoreError>| outcome.unwrap_err().to_string();
+    assert_eq!(said(open("a", LogOpening::run("run")).await), "there is no thread run");
+    assert_eq!(said(open("a", LogOpening::fork("run", 0)).await), "there is no thread run");
+    let of_a_thread = LogOpening { of: Some(log("thread")), ..LogOpening::thread() };
+    assert_eq!(said(open("a", of_a_thread).await), "a is a thread, and only runs are of a thread");
+    let forked =
+        LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
+    assert_eq!(said(open("a", forked).await), "a is a run, and only threads are forked");
+    // A run that begins in the same batch is none either.
+    let both = Batch::of(us())
+        .append(Append::to("b").opening(LogOpening::run("thread")))
+        .append(Append::to("c").opening(LogOpening::run("b")));
+    assert_eq!(said(journal.commit(both).await), "there is no thread b");
+    assert_eq!(journal.log(&us(), &log("b")).await.unwrap(), None);
 }
 
 pub(crate) async fn a_run_may_stand_before_its_thread<H: Harness>() {
@@ -253,7 +277,7 @@ pub(crate) async fn names_with_control_characters_are_refused<H: Harness>() {
     assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
     let lease = journal.lease(&us(), &log("thread"), "a\nb", time).await;
     assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
-    let key = journal.create_api_key(&"a\nb".into(), "label").await;
+    let key = journal.create_api_key(&"a\nb".into(), "label", &KeyLimits::default()).await;
     assert_eq!(sentence(key), format!("\"a\\nb\" {tail}"));
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
     // Any other character can stand in a name.

@@ -376,10 +376,16 @@ pub(crate) async fn who_holds_a_forgotten_item_goes_with_it<H: Harness>() {
         let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
         append = append.record(record.about(about_item(&log("thread"), &format!("0.{number}"))));
     }
+    // The next message is its own.
+    let next = Item::new("1.0", Place::new(1, 0), Role::User, Body::Text("next".into()));
+    let next = NewRecord::new(kind::ITEM, store_items(&[next])[0].json.bytes().clone());
+    append = append.record(next.about(about_item(&log("thread"), "1.0")));
     journal.commit(batch(append)).await.unwrap();
+    let outcome = journal.forget(&us(), &log("thread"), Some("1.0")).await.unwrap();
+    assert_eq!(outcome.records, 1, "another message holds nothing of it");
     let outcome = journal.forget(&us(), &log("thread"), Some("0.1")).await.unwrap();
     assert_eq!(outcome.records, 2);
     let records = journal.read(&us(), &log("thread"), 0, 10).await.unwrap();
     let gone = records.iter().filter(|record| record.content == Content::Gone(Why::Forgotten));
-    assert_eq!(gone.count(), 2);
+    assert_eq!(gone.count(), 3);
 }

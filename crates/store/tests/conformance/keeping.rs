@@ -5,7 +5,9 @@ use std::time::Duration;
 use throughline_core::{
     Append, Asked, LogOpening, NewRecord, Store, StoreError, Tenant, VaultKey, VaultNode,
 };
-use throughline_store::{ApiKey, Durability, Options, Page, Retention, about_item, open};
+use throughline_store::{
+    ApiKey, Durability, KeyLimits, Options, Page, Retention, about_item, open,
+};
 use tokio::task::JoinSet;
 
 use crate::harness::*;
@@ -13,9 +15,16 @@ use crate::harness::*;
 pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
     let harness = fresh!(H);
     let journal = harness.open().await;
+    assert!(!journal.has_api_keys().await.unwrap());
+    let limits = KeyLimits {
+        models: vec!["claude-*".into(), "a \"quoted\" ü".into()],
+        budget_micro_usd: Some(u64::MAX),
+        budget_tokens: Some(0),
+        requests_per_minute: Some(60),
+    };
     let (one, two) = (
-        journal.create_api_key(&us(), "laptop").await.unwrap(),
-        journal.create_api_key(&them(), "server").await.unwrap(),
+        journal.create_api_key(&us(), "laptop", &limits).await.unwrap(),
+        journal.create_api_key(&them(), "server", &KeyLimits::default()).await.unwrap(),
     );
     assert!(one.secret.starts_with("tl_") && one.secret.len() == 51, "{}", one.secret);
     assert!(!format!("{one:?}").contains(&one.secret));
@@ -24,13 +33,18 @@ pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
         tenant: us(),
         id: one.id.clone(),
         label: "laptop".into(),
+        limits,
         created: known.created,
         revoked: None,
     };
     assert_eq!(known, wanted);
+    thread(&journal, "later", &["a"]).await;
+    let later = journal.log(&us(), &log("later")).await.unwrap().unwrap().created;
+    assert!(known.created <= later && later.duration_since(known.created).as_secs() < 600);
     assert_eq!(journal.api_keys(&us()).await.unwrap(), std::slice::from_ref(&wanted));
     assert_eq!(journal.api_key("tl_0").await.unwrap(), None);
-    assert_eq!(journal.api_key(&two.secret).await.unwrap().unwrap().tenant, them());
+    let other = journal.api_key(&two.secret).await.unwrap().unwrap();
+    assert_eq!((other.tenant, other.limits), (them(), KeyLimits::default()));
     // Nobody revokes another's key.
     assert!(!journal.revoke_api_key(&them(), &one.id).await.unwrap());
     assert!(journal.revoke_api_key(&us(), &one.id).await.unwrap());
@@ -38,16 +52,20 @@ pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
     assert_eq!(journal.api_key(&one.secret).await.unwrap(), None);
     let [revoked] = &journal.api_keys(&us()).await.unwrap()[..] else { panic!("one key") };
     assert!(revoked.revoked.is_some());
+    // Who has revoked every key has not opened the door.
+    assert!(journal.revoke_api_key(&them(), &two.id).await.unwrap());
+    assert!(journal.has_api_keys().await.unwrap());
     assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..wanted });
     // Keys survive, and their secrets are nowhere to be found.
+    let three = journal.create_api_key(&us(), "again", &KeyLimits::default()).await.unwrap();
     journal.close().await.unwrap();
     if let Some(path) = harness.url().strip_prefix("sqlite://") {
         let file = std::fs::read(path).unwrap();
-        let secret = two.secret.as_bytes();
+        let secret = three.secret.as_bytes();
         assert!(!file.windows(secret.len()).any(|window| window == secret));
     }
     let journal = harness.open().await;
-    assert_eq!(journal.api_key(&two.secret).await.unwrap().unwrap().id, two.id);
+    assert_eq!(journal.api_key(&three.secret).await.unwrap().unwrap().id, three.id);
 }
 
 pub(crate) async fn tenants_see_nothing_of_each_other<H: Harness>() {
@@ -207,7 +225,7 @@ pub(crate) async fn a_closed_store_says_so<H: Harness>() {
         journal.verify(None, &|_| {}).await.map(|_| ()),
         journal.backup(&harness.folder().file("backup.db"), &|_| {}).await,
         journal.rotate(&master_key('b'), &|_| {}).await.map(|_| ()),
-        journal.create_api_key(&tenant, "label").await.map(|_| ()),
+        journal.create_api_key(&tenant, "label", &KeyLimits::default()).await.map(|_| ()),
     ];
     for (number, problem) in problems.into_iter().enumerate() {
         assert_eq!(sentence(problem), "the store was closed", "{number}");

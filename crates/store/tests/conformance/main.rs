@@ -35,7 +35,7 @@ macro_rules! suite {
             $harness;
             appends: sequences_have_no_gaps, sequences_have_no_gaps_with_many_writers,
                 an_expected_sequence_holds_or_conflicts, a_thread_and_its_run_begin_in_one_batch,
-                a_run_may_stand_before_its_thread, a_log_begins_once, a_batch_is_kept_whole_or_not_at_all,
+                a_run_may_stand_before_its_thread, only_threads_have_runs_and_forks, a_log_begins_once, a_batch_is_kept_whole_or_not_at_all,
                 a_batch_names_everything_once, names_with_control_characters_are_refused,
                 any_content_comes_back_as_it_was, a_huge_content_comes_back_as_it_was,
                 reading_takes_any_place_and_limit, logs_are_listed_by_time_and_in_pages;

@@ -38,7 +38,7 @@ pub(in crate::postgres) const TABLES: [(&str, &str); 14] = [
     ("pending", "tenant, id, kind, log, seq, opened, expires, taken"),
     ("turns", "id, tenant, name, parent, log, first, last, prefix"),
     ("turn_keys", "tenant, kind, hash, turn"),
-    ("api_keys", "tenant, id, label, hash, created, revoked"),
+    ("api_keys", "tenant, id, label, limits, hash, created, revoked"),
     ("kept", "name, value"),
 ];
 

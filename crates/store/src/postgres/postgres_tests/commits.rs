@@ -364,3 +364,26 @@ async fn a_checkpoint_is_found_until_it_is_erased() {
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
     assert_eq!(at(9).await, Some(1));
 }
+
+#[tokio::test]
+async fn what_comes_after_a_forgetting_in_its_group_stays() {
+    use crate::postgres::commit::{Columns, Prepared, statement};
+    let url = database().await;
+    let node = node(&url, "w1").await;
+    let checkpoint = |content| SealedRecord { kind: "checkpoint".into(), ..record(content) };
+    commit(&node, adding([opened("a", [record("1"), checkpoint("2")])])).await.unwrap();
+    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let notice = SealedRecord { kind: "forgotten".into(), ..record("notice") };
+    let mut erase = Erase::records(log("a"), vec![1], Erased::Forgotten);
+    erase.checkpoints = true;
+    let forgets = SealedBatch { erases: vec![erase], ..adding([append("a", [notice])]) };
+    let goes_on = adding([append("a", [checkpoint("4"), record("5")])]);
+    let group = [Prepared::new(forgets, id), Prepared::new(goes_on, id)];
+    let (client, columns, statement) = (client(&url).await, Columns::of(&group), statement());
+    client.query_one(&statement, &columns.params([&"w9", &1_i64, &false])).await.unwrap();
+    let left = contents(&node, "a").await;
+    let gone = |seq| (seq, "-".to_owned());
+    let stays = |seq, text: &str| (seq, text.to_owned());
+    assert_eq!(left, [gone(1), gone(2), stays(3, "notice"), stays(4, "4"), stays(5, "5")]);
+    assert_sound(&node).await;
+}

@@ -49,8 +49,9 @@ async fn small_values_and_keys_are_kept() {
         tenant: tenant(),
         id: "k1".into(),
         label: "laptop".into(),
+        limits: r#"{"models":["claude-*"]}"#.into(),
         hash: [1; 32],
-        created: 5,
+        created: 0,
         revoked: None,
     };
     node.add_key(key.clone()).await.unwrap();
@@ -58,7 +59,10 @@ async fn small_values_and_keys_are_kept() {
     assert!(
         said(node.add_key(ApiKeyRow { hash: [2; 32], ..key.clone() }).await).contains("already")
     );
-    assert_eq!(node.key([1; 32]).await.unwrap(), Some(key.clone()));
+    // When it was made is the database's to say.
+    let kept = node.key([1; 32]).await.unwrap().unwrap();
+    let key = ApiKeyRow { created: kept.created, ..key };
+    assert!(kept == key && key.created > 1_700_000_000_000, "{kept:?}");
     assert_eq!(node.keys(&tenant()).await.unwrap(), [key]);
     assert!(node.revoke_key(&tenant(), "k1").await.unwrap());
     assert!(!node.revoke_key(&tenant(), "k2").await.unwrap());

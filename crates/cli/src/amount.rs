@@ -1,0 +1,57 @@
+//! Numbers as people write them.
+
+/// A number of bytes as people write it: `800`, `800KB`, `1.5 GiB`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "write a number of bytes as 5000000, 800KB or 2GB".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it has no sign, and who writes a fraction does not count single bytes"
+    )]
+    Ok((number * factor as f64) as u64)
+}
+
+/// A number of bytes as it can be read again, without loss: `64MiB`, `1000`.
+pub(crate) fn exact_bytes(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.into_iter().find(|(size, _)| bytes > 0 && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| bytes.to_string(), |(size, unit)| format!("{}{unit}", bytes / size))
+}
+
+/// Dollars in millionths of them, if it is a sum that somebody could mean.
+pub(crate) fn micro_dollars(dollars: f64) -> Option<u64> {
+    let is_sum = (0.0..=1e9).contains(&dollars);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it has no sign, and is small enough"
+    )]
+    is_sum.then(|| (dollars * 1e6).round() as u64)
+}
+
+/// Millionths of dollars for people: `$2.50`, `$0.000125`.
+pub(crate) fn dollars(micro: u64) -> String {
+    let (whole, rest) = (micro / 1_000_000, micro % 1_000_000);
+    let rest = format!("{rest:06}");
+    let (cents, further) = rest.split_at(2);
+    format!("${whole}.{cents}{}", further.trim_end_matches('0'))
+}

@@ -1,0 +1,71 @@
+//! `throughline config check`: whether a configuration holds, and what must be mended.
+
+use std::process::ExitCode;
+
+use owo_colors::OwoColorize as _;
+use throughline_core::{Json, json};
+
+use super::examine;
+use super::file::Reading;
+use super::reader::Problem;
+use crate::failure::Failure;
+use crate::options::ConfigCheck;
+use crate::text::{self, count, plain, push_line};
+
+pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode, Failure> {
+    let reading = examine(options.config.as_deref())?;
+    let answered = text::answer(&options.printing, || told(&reading), || json_of(&reading));
+    answered.or_else(Failure::unless_reader_gone)?;
+    Ok(if reading.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn told(reading: &Reading) -> String {
+    let Reading { config, errors, warnings } = reading;
+    let Some(file) = &config.file else {
+        return format!(
+            "{} there is no throughline.toml here nor in your configuration directory: \
+             everything is as usual\n",
+            text::mark(true)
+        );
+    };
+    let name = plain(&file.display().to_string());
+    let mut out = String::new();
+    let mut tell = |word: String, problem: &Problem| {
+        let Problem { line, column, message } = problem;
+        push_line(&mut out, &format!("{word} {name}:{line}:{column}: {}", plain(message)));
+    };
+    for problem in warnings {
+        tell("warning:".yellow().bold().to_string(), problem);
+    }
+    for problem in errors {
+        tell("error:".red().bold().to_string(), problem);
+    }
+    let verdict = match errors.len() {
+        0 => format!("{} {name} holds", text::mark(true)),
+        number => format!("{} {name} has {}", text::mark(false), count(number, "error")),
+    };
+    push_line(&mut out, &verdict);
+    out
+}
+
+fn json_of(reading: &Reading) -> Json {
+    let Reading { config, errors, warnings } = reading;
+    json::object(|o| {
+        o.string("verdict", if errors.is_empty() { "ok" } else { "wrong" });
+        match &config.file {
+            Some(file) => o.string("file", &file.display().to_string()),
+            None => o.null("file"),
+        };
+        for (name, problems) in [("errors", errors), ("warnings", warnings)] {
+            o.array(name, |a| {
+                for problem in problems {
+                    a.object(|o| {
+                        o.number("line", u64::try_from(problem.line).unwrap_or(u64::MAX));
+                        o.number("column", u64::try_from(problem.column).unwrap_or(u64::MAX));
+                        o.string("message", &problem.message);
+                    });
+                }
+            });
+        }
+    })
+}

@@ -1,0 +1,351 @@
+//! What configurations say, and what is said of those that are wrong.
+
+use std::time::Duration;
+
+use throughline_codec::Catalog;
+
+use super::Config;
+use super::file::{Reading, read};
+use super::routes::{Credential, Endpoint};
+use super::secret::Secret;
+use super::settings::{Capture, PrefixPolicy, Price, ReplayMode, Timeouts};
+
+const WHOLE: &str = r#"
+[server]
+listen = "0.0.0.0:80"
+allow_open = true
+[store]
+url = "postgres://me@db/threads"
+master_key_env = "MASTER"
+[gateway]
+replay = "enforce"
+capture = "relaxed"
+prefix = "drop_block"
+body_limit = "1MiB"
+depth_limit = 0x40
+max_streams = 1_000
+[gateway.timeouts]
+client_headers = 5
+slow_reader = "10s"
+connect = "500ms"
+first_byte = "2m"
+idle = "1h"
+capture = "1s"
+shutdown = "3s"
+[providers.work-claude]
+kind = "anthropic"
+api_key_env = "WORK_KEY"
+models = ["claude-*"]
+[providers.proxy]
+kind = "openai"
+wire = "openai-chat"
+base_url = "https://proxy.example/v1/"
+api_key = "sk-proxy"
+[providers.own]
+wire = "gemini"
+base_url = "http://localhost:9000"
+[providers.deepseek]
+[[routes]]
+model = "fast"
+targets = ["proxy/gpt-5"]
+[prices."gpt-5*"]
+input = 1.25
+output = 10
+[prices.gpt-5-mini]
+cached = 0.025
+"#;
+
+fn variables(name: &str) -> Option<String> {
+    let value = match name {
+        "WORK_KEY" => " sk-work\n",
+        "MASTER" => "00",
+        "DEEPSEEK_API_KEY" => "sk-deep",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn reading(text: &str) -> Reading {
+    read(text, Catalog::builtin(), &variables)
+}
+
+fn errors(text: &str) -> Vec<String> {
+    reading(text).errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_key_is_read() {
+    let Reading { config, errors, warnings } = reading(WHOLE);
+    assert_eq!((errors, warnings), (vec![], vec![]));
+    assert_eq!(config.server.listen.to_string(), "0.0.0.0:80");
+    assert!(config.server.allow_open);
+    assert_eq!(config.store.url.as_deref(), Some("postgres://me@db/threads"));
+    assert_eq!(config.store.master_key_env.as_deref(), Some("MASTER"));
+    let gateway = &config.gateway;
+    assert_eq!(
+        (gateway.replay, gateway.capture, gateway.prefix),
+        (ReplayMode::Enforce, Capture::Relaxed, PrefixPolicy::DropBlock)
+    );
+    assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
+    let timeouts = Timeouts {
+        client_headers: Duration::from_secs(5),
+        slow_reader: Duration::from_secs(10),
+        connect: Duration::from_millis(500),
+        first_byte: Duration::from_mins(2),
+        idle: Duration::from_hours(1),
+        capture: Duration::from_secs(1),
+        shutdown: Duration::from_secs(3),
+    };
+    assert_eq!(gateway.timeouts, timeouts);
+    assert_eq!(config.lines["gateway.timeouts.idle"], 20);
+    let price = |model: &str| config.prices.of(model);
+    let dear = Price { input: Some(1_250_000), output: Some(10_000_000), cached: None };
+    assert_eq!(price("gpt-5.6"), Some(dear));
+    assert_eq!(price("gpt-5-mini"), Some(Price { cached: Some(25_000), ..Price::default() }));
+    assert_eq!(price("o3"), None);
+}
+
+#[test]
+fn a_provider_is_a_row_with_what_the_file_says() {
+    let config = reading(WHOLE).config;
+    let found = |name: &str| {
+        let provider = config.routes.provider(name).unwrap();
+        let Endpoint::Remote(row) = &provider.endpoint else { panic!("{name} is elsewhere") };
+        let row = (&*row.name, row.wire.as_str(), &*row.base_url);
+        let models: Vec<&str> = provider.models.iter().map(|model| &**model).collect();
+        (row, provider.credential.clone(), models, provider.line)
+    };
+    let own = |key: &str, variable: Option<&str>| Credential::Own {
+        key: Secret::new(key),
+        variable: variable.map(Into::into),
+    };
+    let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
+    let work = own("sk-work", Some("WORK_KEY"));
+    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(23)));
+    // On another wire it is the row that its kind has there.
+    let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
+    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(27)));
+    let gemini = ("own", "gemini", "http://localhost:9000");
+    assert_eq!(found("own"), (gemini, Credential::Callers, vec![], Some(32)));
+    // What is called as a row is that row.
+    let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
+    let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
+    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(35)));
+    let names = config.routes.providers().iter().filter(|one| &*one.name == "deepseek");
+    assert_eq!(names.count(), 1, "it stands in place of the built-in one");
+}
+
+#[test]
+fn nothing_written_is_the_default() {
+    let Reading { config, errors, warnings } = reading("# nothing\n");
+    assert_eq!((errors, warnings), (vec![], vec![]));
+    assert_eq!(config, Config { routes: config.routes.clone(), ..Config::default() });
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:4400");
+    assert_eq!(config.gateway.replay, ReplayMode::Repair);
+    assert!(!config.server.allow_open);
+}
+
+#[test]
+fn unknown_keys_are_errors_with_a_suggestion() {
+    for (text, said) in [
+        ("[sever]", "1:2: there is no key `sever` at the top of the file; did you mean `server`?"),
+        (
+            "port = 1",
+            "1:1: there is no key `port` at the top of the file: there are server, store, gateway, \
+             providers, routes, prices",
+        ),
+        (
+            "[server]\nlisen = \"x\"",
+            "2:1: there is no key `lisen` in [server]; did you mean `listen`?",
+        ),
+        (
+            "[gateway]\n  \"rëplay\" = 1",
+            "2:3: there is no key `rëplay` in [gateway]; did you mean `replay`?",
+        ),
+        (
+            "[gateway.timeouts]\nidel = 1",
+            "2:1: there is no key `idel` in [gateway.timeouts]; did you mean `idle`?",
+        ),
+        (
+            "[providers.a]\nkind = \"openai\"\napikey = \"canary\"",
+            "3:1: there is no key `apikey` in [providers.a]; did you mean `api_key`?",
+        ),
+        (
+            "[[routes]]\nmodel = \"a\"\ntargets = [\"sim/gpt-5\"]\ntarget = 1",
+            "4:1: there is no key `target` in [[routes]]; did you mean `targets`?",
+        ),
+        (
+            "[prices.a]\ninputs = 1",
+            "2:1: there is no key `inputs` in [prices.a]; did you mean `input`?",
+        ),
+    ] {
+        assert_eq!(errors(text), [said]);
+    }
+}
+
+#[test]
+fn wrong_values_are_told_with_what_to_write() {
+    let bytes = "must be a number of bytes: write body_limit = \"64MiB\", or the bare number";
+    let time = "must be a time of at most a day: write idle = \"30s\", \"500ms\" or \"5m\", or a \
+                number of seconds";
+    let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", or \
+                  \"[::1]:4400\"";
+    let replay = "`replay` must be one of observe, repair, enforce, off";
+    let price = "`input` must be a price in dollars per million tokens: write input = 2.50";
+    for (text, said) in [
+        ("server = 1", "1:10: `server` must be a table: write [server]".to_owned()),
+        ("[server]\nlisten = \"4400\"", format!("2:10: {listen}")),
+        (
+            "[server]\nlisten = 4400",
+            "2:10: `listen` must be text: write listen = \"127.0.0.1:4400\"".to_owned(),
+        ),
+        (
+            "[server]\nlisten = \"\"",
+            "2:10: `listen` must not be empty: write listen = \"127.0.0.1:4400\"".to_owned(),
+        ),
+        (
+            "[server]\nallow_open = 1",
+            "2:14: `allow_open` must be true or false: write allow_open = true".to_owned(),
+        ),
+        (
+            "[store]\nurl = \"canary\"",
+            "2:7: `url` is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE"
+                .to_owned(),
+        ),
+        ("[gateway]\nreplay = \"repare\"", format!("2:10: {replay}; did you mean `repair`?")),
+        ("[gateway]\nreplay = true", format!("2:10: {replay}")),
+        (
+            "[gateway]\ncapture = \"fast\"",
+            "2:11: `capture` must be one of durable, relaxed".to_owned(),
+        ),
+        (
+            "[gateway]\nprefix = \"drop\"",
+            "2:10: `prefix` must be one of freeze, drop_block, error; did you mean `drop_block`?"
+                .to_owned(),
+        ),
+        ("[gateway]\nbody_limit = \"much\"", format!("2:14: `body_limit` {bytes}")),
+        ("[gateway]\nbody_limit = 0", format!("2:14: `body_limit` {bytes}")),
+        (
+            "[gateway]\nmax_streams = -1",
+            "2:15: `max_streams` must be a whole number from 1 on: write max_streams = 4096"
+                .to_owned(),
+        ),
+        ("[gateway.timeouts]\nidle = \"5 days\"", format!("2:8: `idle` {time}")),
+        ("[gateway.timeouts]\nidle = 0", format!("2:8: `idle` {time}")),
+        ("[gateway.timeouts]\nidle = \"99999999999999999h\"", format!("2:8: `idle` {time}")),
+        ("[prices.a]\ninput = -1", format!("2:9: {price}")),
+        ("[prices.a]\ninput = nan", format!("2:9: {price}")),
+        ("routes = 1", "1:10: `routes` must be a list of tables: write [[routes]]".to_owned()),
+    ] {
+        assert_eq!(errors(text), [said], "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_toml_is_told_by_its_place_and_not_repeated() {
+    for text in [
+        "[providers.a]\napi_key = sk-canary\n",
+        "[providers.a]\napi_key = \"sk-canary\n",
+        "[providers.a]\napi_key = 'sk-canary\"\n",
+        "[providers.a]\nsk-canary\n",
+        "[providers.a]\napi_key = \"a\"\napi_key = \"sk-canary\"\n",
+        "api_key sk-canary",
+    ] {
+        let said = errors(text);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(": this is not TOML: "), "{said:?}");
+        assert!(!said[0].contains("canary"), "{said:?}");
+    }
+}
+
+#[test]
+fn providers_that_cannot_be_are_told() {
+    let key = "`api_key_env` must be the name of a variable, and not the secret itself: write \
+               api_key_env = \"WORK_KEY\"";
+    let address = "`base_url` must be an http or https address without user, password, query and \
+                   braces: write base_url = \"https://host/v1\"";
+    let name = "a provider's name has letters, digits, `-`, `_` and `.` only: it stands before the \
+                slash of a model's name";
+    let what = "does not say what it is: write kind = \"anthropic\" or another row, or both `wire` \
+                and `base_url`";
+    for (text, said) in [
+        ("[providers.a]", format!("1:12: [providers.a] {what}")),
+        ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {what}")),
+        ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {what}")),
+        ("[providers.a]\nkind = \"azure\"", "1:12: [providers.a] needs an address of its own: write base_url = \"https://{resource}.openai.azure.com/openai/v1\", with yours in place of the braces".to_owned()),
+        ("[providers.a]\nkind = \"compatible\"", "1:12: [providers.a] needs an address of its own: write base_url = \"https://host/v1\"".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nwire = \"chat\"", "3:8: `wire` must be one of anthropic-messages, openai-responses, gemini, bedrock-converse, openai-chat; did you mean `openai-chat`?".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = []", "3:10: `models` is empty: name patterns as \"claude-*\", or leave it out and ask for a/model".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = \"gpt-*\"", "3:10: `models` must be a list of texts: write models = [\"claude-*\"]".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"a/x\"]", "3:1: `a/x` has the provider's name before it: write \"x\"".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x\", \"X\"]", "3:1: `X` stands twice in `models`: write it once".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x*\"]\n[providers.b]\nkind = \"xai\"\nmodels = [\"x*\"]", "6:1: `x*` is claimed by [providers.a] too: leave it to one of them, and reach the other as b/model".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\"\napi_key_env = \"WORK_KEY\"", "3:1: there are both `api_key` and `api_key_env`: keep one of them, better the variable".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"\"", "3:11: `api_key` must not be empty: write api_key = \"…\"".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\\ncanary\"", "3:11: `api_key` has a character that no header can carry: copy it anew".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-canary\"", format!("3:15: {key}")),
+        ("[providers.a]\nkind = \"openai\"\nbase_url = \"http://me:canary@h\"", format!("3:12: {address}")),
+        ("[providers.a]\nkind = \"openai\"\nbase_url = \"https://h/?key=canary\"", format!("3:12: {address}")),
+        ("[providers.a]\nkind = \"openai\"\nbase_url = \"ftp://h\"", format!("3:12: {address}")),
+        ("[providers.a]\nkind = \"openai\"\nbase_url = \"https:///v1\"", format!("3:12: {address}")),
+        ("[providers.\"a/b\"]\nkind = \"openai\"", format!("1:12: {name}")),
+        ("[providers.sim]\nkind = \"openai\"", "1:12: the provider `sim` is built in: choose another name".to_owned()),
+    ] {
+        assert_eq!(errors(text), [said], "{text}");
+    }
+    let said = errors("[providers.a]\nkind = \"antropic\"");
+    assert!(
+        said[0].starts_with("2:8: `kind` must be one of anthropic, openai, openai-chat, azure")
+    );
+    assert!(said[0].ends_with("gpustack; did you mean `anthropic`?"), "{said:?}");
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_a_warning() {
+    let text = "[store]\nmaster_key_env = \"NO_KEY\"\n[providers.a]\nkind = \"openai\"\n\
+                api_key_env = \"NO_KEY\"\n[providers.b]\nkind = \"openai\"\n\
+                api_key_env = \"gsk_canary0123\"";
+    let Reading { config, errors, warnings } = reading(text);
+    assert_eq!(errors, []);
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let not_set = "is not set: set it, or nothing can be asked of this provider";
+    assert_eq!(
+        warnings,
+        [
+            "2:18: $NO_KEY is not set: set it, or the store cannot be opened".to_owned(),
+            format!("5:15: $NO_KEY {not_set}"),
+            // It may be the key itself.
+            format!("8:15: the variable that is named here {not_set}"),
+        ]
+    );
+    let missing = Credential::Missing { variable: "NO_KEY".into() };
+    assert_eq!(config.routes.provider("a").unwrap().credential, missing);
+}
+
+#[test]
+fn routes_that_lead_nowhere_are_told() {
+    let route = |rest: &str| format!("[[routes]]\nmodel = \"a\"\n{rest}");
+    let no = |what: &str| {
+        format!(
+            "1:1: this route has no `{what}`: write model = \"fast\" and targets = [\"openai/gpt-5\"]"
+        )
+    };
+    for (text, said) in [
+        (route("targets = []"), "3:11: `targets` is empty: name at least one PROVIDER/model".to_owned()),
+        (route("targets = [\"gpt-5\"]"), "3:12: the target `gpt-5` names no provider: write PROVIDER/gpt-5".to_owned()),
+        (route("targets = [\"opnai/gpt-5\"]"), "3:12: the target `opnai/gpt-5` goes to a provider that does not exist; did you mean `openai`?".to_owned()),
+        (route("targets = [\"nobody/x\"]"), "3:12: the target `nobody/x` goes to a provider that does not exist: add [providers.nobody]".to_owned()),
+        (route("targets = [\"sim/llama\"]"), "3:12: the simulators have no `llama`: write a name as sim/claude-sonnet-5".to_owned()),
+        (route(""), no("targets")),
+        ("[[routes]]\ntargets = [\"sim/gpt-5\"]".to_owned(), no("model")),
+        (
+            format!("{0}\n{0}", route("targets = [\"sim/gpt-5\"]")),
+            "4:1: there is a route for `a` in line 1 already: put all targets into one".to_owned(),
+        ),
+    ] {
+        assert_eq!(errors(&text), [said], "{text}");
+    }
+    // A provider that is wrong is told once, and not again by every route to it.
+    let text = "[providers.b]\nkind = \"azure\"\n[[routes]]\nmodel = \"a\"\ntargets = [\"b/x\"]";
+    assert_eq!(errors(text).len(), 1);
+}

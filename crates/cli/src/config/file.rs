@@ -1,0 +1,292 @@
+//! What `throughline.toml` says. The text and the variables are given: nothing here reads a file or the environment.
+
+use std::net::SocketAddr;
+
+use throughline_codec::Catalog;
+use throughline_core::{Name, fits};
+use toml::de::DeTable;
+
+use super::Config;
+use super::builtin::{self, SIMULATORS};
+use super::likeness::{closest, did_you_mean};
+use super::provider;
+use super::reader::{At, Notes, Problem, Section};
+use super::routes::{Destination, ProviderSettings, Route, Routes};
+use super::settings::{
+    Capture, Gateway, PrefixPolicy, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+};
+
+/// A configuration that was read, and what was noted on the way.
+pub(crate) struct Reading {
+    /// What holds where nothing is wrong.
+    pub(crate) config: Config,
+    /// What must be mended, in the order of the text.
+    pub(crate) errors: Vec<Problem>,
+    /// What is worth knowing, in the order of the text.
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// Reads a configuration. An empty text gives the defaults, with the keys that the variables hold.
+pub(crate) fn read(
+    text: &str,
+    catalog: &Catalog,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Reading {
+    let mut notes = Notes::on(text);
+    let mut config = Config::default();
+    let parsed = DeTable::parse(text);
+    match &parsed {
+        Ok(table) => fill(&mut config, &Section::root(table), catalog, variable, &mut notes),
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            notes.error(at, format!("this is not TOML: {}", error.message()));
+        }
+    }
+    let Notes { mut errors, mut warnings, lines, .. } = notes;
+    errors.sort_by_key(|problem| (problem.line, problem.column));
+    warnings.sort_by_key(|problem| (problem.line, problem.column));
+    config.lines = lines;
+    Reading { config, errors, warnings }
+}
+
+fn fill(
+    config: &mut Config,
+    root: &Section<'_, '_>,
+    catalog: &Catalog,
+    variable: &dyn Fn(&str) -> Option<String>,
+    notes: &mut Notes<'_>,
+) {
+    root.takes_only(&["server", "store", "gateway", "providers", "routes", "prices"], notes);
+    if let Some(section) = root.section("server", notes) {
+        config.server = server(&section, notes);
+    }
+    if let Some(section) = root.section("store", notes) {
+        config.store = store(&section, variable, notes);
+    }
+    if let Some(section) = root.section("gateway", notes) {
+        config.gateway = gateway(&section, notes);
+    }
+    if let Some(section) = root.section("prices", notes) {
+        config.prices = prices(&section, notes);
+    }
+    let sections = root.section("providers", notes);
+    let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
+    let mut providers: Vec<ProviderSettings> = Vec::new();
+    let mut claimed: Vec<(String, Name)> = Vec::new();
+    for (name, section) in &sections {
+        if let Some(read) = provider::read(name, section, catalog, variable, notes) {
+            note_claims(&read, section, &mut claimed, notes);
+            providers.push(read);
+        }
+    }
+    let is_replaced = |name: &str| sections.iter().any(|(own, _)| *own == name);
+    let rest = builtin::providers(catalog, variable).into_iter();
+    providers.extend(rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)));
+    let mut routes = Routes::new(providers, Vec::new());
+    let mut read: Vec<Route> = Vec::new();
+    for section in root.list("routes", notes) {
+        let Some(route) = route(&section, &routes, &is_replaced, notes) else { continue };
+        if let Some(earlier) = read.iter().find(|earlier| earlier.model == route.model) {
+            let message = format!(
+                "there is a route for `{}` in line {} already: put all targets into one",
+                route.model, earlier.line
+            );
+            notes.error(section.at, message);
+        }
+        read.push(route);
+    }
+    routes = Routes::new(routes.providers().to_vec(), read);
+    config.routes = routes;
+}
+
+fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
+    section.takes_only(&["listen", "allow_open"], notes);
+    let mut server = Server::default();
+    if let Some(At { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
+        match value.parse::<SocketAddr>() {
+            Ok(address) => server.listen = address,
+            Err(_) => notes.error(
+                at,
+                "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", \
+                 or \"[::1]:4400\"",
+            ),
+        }
+    }
+    server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
+    server
+}
+
+fn store(
+    section: &Section<'_, '_>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    notes: &mut Notes<'_>,
+) -> StoreSettings {
+    section.takes_only(&["url", "master_key_env"], notes);
+    let url = section.text("url", "sqlite:///srv/throughline.db", notes);
+    let url = url.filter(|url| {
+        let is_known = crate::store::is_address(url.value);
+        if !is_known {
+            notes.error(
+                url.at,
+                "`url` is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE",
+            );
+        }
+        is_known
+    });
+    let master_key_env = provider::variable_name("master_key_env", section, notes);
+    if let Some(At { at, value }) = master_key_env.filter(|name| variable(name.value).is_none()) {
+        let shown = provider::shown_variable(value);
+        notes.warning(at, format!("{shown} is not set: set it, or the store cannot be opened"));
+    }
+    StoreSettings {
+        url: url.map(|url| url.value.to_owned()),
+        master_key_env: master_key_env.map(|name| Name::from(name.value)),
+    }
+}
+
+fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
+    section.takes_only(
+        &["replay", "capture", "prefix", "body_limit", "depth_limit", "max_streams", "timeouts"],
+        notes,
+    );
+    let usual = Gateway::default();
+    let timeouts = section.section("timeouts", notes);
+    Gateway {
+        replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
+        capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
+        prefix: section.choice("prefix", PrefixPolicy::ALL, notes).unwrap_or(usual.prefix),
+        body_limit: section.bytes("body_limit", notes).unwrap_or(usual.body_limit),
+        depth_limit: section
+            .count("depth_limit", usual.depth_limit, notes)
+            .unwrap_or(usual.depth_limit),
+        max_streams: section
+            .count("max_streams", usual.max_streams, notes)
+            .unwrap_or(usual.max_streams),
+        timeouts: timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes)),
+    }
+}
+
+fn timeouts(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let places = timeouts.by_name();
+    let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
+    section.takes_only(&names, notes);
+    for (name, place) in places {
+        if let Some(time) = section.time(name, notes) {
+            *place = time;
+        }
+    }
+    timeouts
+}
+
+fn prices(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Prices {
+    let mut prices = Vec::new();
+    for (model, section) in section.sections(notes) {
+        section.takes_only(&["input", "output", "cached"], notes);
+        let price = Price {
+            input: section.dollars("input", notes),
+            output: section.dollars("output", notes),
+            cached: section.dollars("cached", notes),
+        };
+        prices.push((Name::from(model), price));
+    }
+    Prices(prices)
+}
+
+fn route(
+    section: &Section<'_, '_>,
+    routes: &Routes,
+    is_declared: &dyn Fn(&str) -> bool,
+    notes: &mut Notes<'_>,
+) -> Option<Route> {
+    section.takes_only(&["model", "targets"], notes);
+    for key in ["model", "targets"] {
+        if !section.has(key) {
+            notes.error(
+                section.at,
+                format!(
+                    "this route has no `{key}`: write model = \"fast\" and \
+                     targets = [\"openai/gpt-5\"]"
+                ),
+            );
+        }
+    }
+    let model = section.text("model", "fast", notes);
+    let targets = section.texts("targets", "\"openai/gpt-5\"", notes)?;
+    if targets.value.is_empty() {
+        notes.error(targets.at, "`targets` is empty: name at least one PROVIDER/model");
+    }
+    let found = targets.value.iter();
+    let found = found.filter_map(|target| self::target(*target, routes, is_declared, notes));
+    let targets = found.collect();
+    Some(Route { model: Name::from(model?.value), targets, line: notes.line(section.at) })
+}
+
+fn target(
+    target: At<&str>,
+    routes: &Routes,
+    is_declared: &dyn Fn(&str) -> bool,
+    notes: &mut Notes<'_>,
+) -> Option<Destination> {
+    let At { at, value } = target;
+    if let Some(found) = routes.named(value) {
+        return Some(found);
+    }
+    match value.split_once('/') {
+        None => {
+            let message = format!("the target `{value}` names no provider: write PROVIDER/{value}");
+            notes.error(at, message);
+        }
+        Some((SIMULATORS, model)) => notes.error(
+            at,
+            format!("the simulators have no `{model}`: write a name as sim/claude-sonnet-5"),
+        ),
+        // What is wrong with a provider of this file was said where it stands.
+        Some((name, _)) if is_declared(name) => {}
+        Some((name, _)) => {
+            let names = routes.providers().iter().map(|provider| &*provider.name);
+            let close = match did_you_mean(&closest(name, names)) {
+                close if close.is_empty() => format!(": add [providers.{name}]"),
+                close => close,
+            };
+            notes.error(
+                at,
+                format!("the target `{value}` goes to a provider that does not exist{close}"),
+            );
+        }
+    }
+    None
+}
+
+/// Notes the patterns of a provider that another one of the file has too, and those that nothing can fit.
+fn note_claims(
+    provider: &ProviderSettings,
+    section: &Section<'_, '_>,
+    claimed: &mut Vec<(String, Name)>,
+    notes: &mut Notes<'_>,
+) {
+    let at = section.key_at("models");
+    for pattern in &provider.models {
+        let lower = pattern.to_ascii_lowercase();
+        if let Some((_, other)) = claimed.iter().find(|(known, _)| *known == lower) {
+            let message = if *other == provider.name {
+                format!("`{pattern}` stands twice in `models`: write it once")
+            } else {
+                format!(
+                    "`{pattern}` is claimed by [providers.{other}] too: leave it to one of them, \
+                     and reach the other as {}/model",
+                    provider.name
+                )
+            };
+            notes.error(at, message);
+        }
+        let prefix = format!("{}/", provider.name);
+        if fits(&format!("{prefix}*"), pattern) {
+            let rest = pattern.get(prefix.len()..).unwrap_or_default();
+            let message =
+                format!("`{pattern}` has the provider's name before it: write \"{rest}\"");
+            notes.error(at, message);
+        }
+        claimed.push((lower, provider.name.clone()));
+    }
+}

@@ -1,0 +1,252 @@
+//! One `[providers.NAME]` of the configuration.
+
+use std::sync::Arc;
+
+use throughline_codec::{CODECS, Catalog};
+use throughline_core::{Dialect, Name, Provider, Wire};
+
+use super::builtin::{self, SIMULATORS};
+use super::likeness::{closest, did_you_mean};
+use super::reader::{At, Notes, Section};
+use super::routes::{Credential, Endpoint, ProviderSettings};
+use super::secret::Secret;
+
+/// The row for whatever speaks a known wire and is not listed.
+const PLAIN: &str = "compatible";
+
+/// Reads one provider.
+pub(super) fn read(
+    name: &str,
+    section: &Section<'_, '_>,
+    catalog: &Catalog,
+    variable: &dyn Fn(&str) -> Option<String>,
+    notes: &mut Notes<'_>,
+) -> Option<ProviderSettings> {
+    section.takes_only(&["kind", "wire", "base_url", "api_key_env", "api_key", "models"], notes);
+    check_name(name, section, notes);
+    let row = row(name, section, catalog, notes);
+    let own = own_key(section, variable, notes);
+    let models = models(name, row.as_ref(), section, notes);
+    let row = Arc::new(row?);
+    let credential = own.unwrap_or_else(|| builtin::usual_key(&row, variable));
+    Some(ProviderSettings {
+        name: Name::from(name),
+        endpoint: Endpoint::Remote(row),
+        credential,
+        models,
+        line: Some(notes.line(section.at)),
+    })
+}
+
+fn check_name(name: &str, section: &Section<'_, '_>, notes: &mut Notes<'_>) {
+    if name == SIMULATORS {
+        let message = "the provider `sim` is built in: choose another name";
+        notes.error(section.at, message);
+    }
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 100 || !name.chars().all(is_good) {
+        let message = "a provider's name has letters, digits, `-`, `_` and `.` only: \
+                       it stands before the slash of a model's name";
+        notes.error(section.at, message);
+    }
+}
+
+/// The patterns that it claims. Where nothing is said, a provider that is called as its row claims what the row does.
+fn models(
+    name: &str,
+    row: Option<&Provider>,
+    section: &Section<'_, '_>,
+    notes: &mut Notes<'_>,
+) -> Vec<Name> {
+    if !section.has("models") {
+        let is_row = row.is_some_and(|row| *row.name == *name);
+        return if is_row { builtin::claims(name) } else { Vec::new() };
+    }
+    let Some(found) = section.texts("models", "\"claude-*\"", notes) else { return Vec::new() };
+    if found.value.is_empty() {
+        let message = format!(
+            "`models` is empty: name patterns as \"claude-*\", or leave it out \
+             and ask for {name}/model"
+        );
+        notes.error(found.at, message);
+    }
+    found.value.iter().map(|pattern| Name::from(pattern.value)).collect()
+}
+
+/// The row, with the wire and the address of the configuration.
+fn row(
+    name: &str,
+    section: &Section<'_, '_>,
+    catalog: &Catalog,
+    notes: &mut Notes<'_>,
+) -> Option<Provider> {
+    let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
+    let wires: Vec<(&str, &Wire)> = wires.iter().map(|wire| (wire.as_str(), wire)).collect();
+    let wire = section.choice("wire", &wires, notes).cloned();
+    let base_url = base_url(section, notes);
+    if section.has("wire") && wire.is_none() || section.has("base_url") && base_url.is_none() {
+        return None;
+    }
+    let kind = if section.has("kind") {
+        Some(kind(section, catalog, notes)?)
+    } else {
+        catalog.provider(name)
+    };
+    let mut row = match (kind, wire) {
+        (Some(kind), None) => Provider::clone(&kind),
+        (Some(kind), Some(wire)) => catalog
+            .provider_on(&kind.name, &wire)
+            .map_or_else(|| plain(&kind.name, wire, catalog), |row| Provider::clone(&row)),
+        (None, Some(wire)) if base_url.is_some() => plain(name, wire, catalog),
+        (None, _) => {
+            let message = format!(
+                "[providers.{name}] does not say what it is: write kind = \"anthropic\" or another \
+                 row, or both `wire` and `base_url`"
+            );
+            notes.error(section.at, message);
+            return None;
+        }
+    };
+    if *row.name == *PLAIN {
+        row.name = Name::from(name);
+    }
+    if let Some(base_url) = base_url {
+        row.base_url = base_url;
+    } else if !builtin::is_complete(&row.base_url) {
+        let example = match &*row.base_url {
+            "" => "https://host/v1",
+            usual => usual,
+        };
+        let message = format!(
+            "[providers.{name}] needs an address of its own: write base_url = \"{example}\"{}",
+            if example.contains('{') { ", with yours in place of the braces" } else { "" }
+        );
+        notes.error(section.at, message);
+        return None;
+    }
+    Some(row)
+}
+
+/// What speaks a wire, and of which nothing else is known.
+fn plain(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
+    let like = catalog.provider_on(PLAIN, &wire);
+    Provider {
+        name: Name::from(name),
+        wire,
+        base_url: Name::from(""),
+        key_env: catalog.provider(name).and_then(|row| row.key_env.clone()),
+        dialect: like.map_or_else(Dialect::default, |row| row.dialect.clone()),
+    }
+}
+
+fn kind(
+    section: &Section<'_, '_>,
+    catalog: &Catalog,
+    notes: &mut Notes<'_>,
+) -> Option<Arc<Provider>> {
+    let At { at, value } = section.text("kind", "anthropic", notes)?;
+    let found = catalog.provider(value);
+    if found.is_none() {
+        let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
+        let close = did_you_mean(&closest(value, names.iter().copied()));
+        let names = names.join(", ");
+        notes.error(at, format!("`kind` must be one of {names}{close}"));
+    }
+    found
+}
+
+/// The address, without a slash at its end.
+fn base_url(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Option<Name> {
+    let At { at, value } = section.text("base_url", "https://host/v1", notes)?;
+    if is_address(value) {
+        return Some(Name::from(value.trim_end_matches('/')));
+    }
+    // What stands there may hold a password, so it is not repeated.
+    let message = "`base_url` must be an http or https address without user, password, query \
+                   and braces: write base_url = \"https://host/v1\"";
+    notes.error(at, message);
+    None
+}
+
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let Some(rest) = rest else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let is_good =
+        |c: char| c.is_ascii_graphic() && !matches!(c, '@' | '?' | '#' | '{' | '}' | '\\');
+    !host.is_empty() && !host.starts_with(':') && rest.chars().all(is_good)
+}
+
+/// The key that the provider names; none where it names none.
+fn own_key(
+    section: &Section<'_, '_>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    notes: &mut Notes<'_>,
+) -> Option<Credential> {
+    if section.has("api_key") && section.has("api_key_env") {
+        let message = "there are both `api_key` and `api_key_env`: keep one of them, \
+                       better the variable";
+        notes.error(section.key_at("api_key"), message);
+    }
+    if let Some(At { at, value }) = section.text("api_key", "…", notes) {
+        return Some(checked(value.to_owned(), None, at, "`api_key`", notes));
+    }
+    let At { at, value } = variable_name("api_key_env", section, notes)?;
+    let name = Name::from(value);
+    let Some(key) = variable(value) else {
+        let message = format!(
+            "{} is not set: set it, or nothing can be asked of this provider",
+            shown_variable(value)
+        );
+        notes.warning(at, message);
+        return Some(Credential::Missing { variable: name });
+    };
+    let what = format!("the key in {}", shown_variable(value));
+    Some(checked(key.trim().to_owned(), Some(name), at, &what, notes))
+}
+
+/// A key that can stand in a header.
+fn checked(
+    key: String,
+    variable: Option<Name>,
+    at: usize,
+    what: &str,
+    notes: &mut Notes<'_>,
+) -> Credential {
+    if !key.chars().all(|c| c.is_ascii_graphic()) {
+        let message = format!("{what} has a character that no header can carry: copy it anew");
+        notes.error(at, message);
+    }
+    Credential::Own { key: Secret::new(key), variable }
+}
+
+/// The name of a variable. Whoever writes the secret itself there is told, and it is not repeated.
+pub(super) fn variable_name<'s>(
+    key: &str,
+    section: &Section<'s, '_>,
+    notes: &mut Notes<'_>,
+) -> Option<At<&'s str>> {
+    let found = section.text(key, "WORK_KEY", notes)?;
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins_well = !found.value.starts_with(|c: char| c.is_ascii_digit());
+    if begins_well && found.value.chars().all(is_good) {
+        return Some(found);
+    }
+    let message = format!(
+        "`{key}` must be the name of a variable, and not the secret itself: \
+         write {key} = \"WORK_KEY\""
+    );
+    notes.error(found.at, message);
+    None
+}
+
+/// A variable as it may be shown: what does not look like the name of one may be a secret at the wrong place.
+pub(crate) fn shown_variable(name: &str) -> String {
+    let is_usual = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let is_word = name.contains('_') || !name.contains(|c: char| c.is_ascii_digit());
+    if name.len() <= 60 && is_word && name.chars().all(is_usual) {
+        format!("${name}")
+    } else {
+        "the variable that is named here".to_owned()
+    }
+}

@@ -1,0 +1,220 @@
+//! Whom names reach.
+
+use proptest::prelude::*;
+use throughline_codec::Catalog;
+use throughline_testkit::proptest_config;
+
+use super::builtin::{providers, row_of};
+use super::file::read;
+use super::routes::{Credential, Destination, Endpoint, Routes};
+
+const FILE: &str = r#"
+[providers.work-claude]
+kind = "anthropic"
+models = ["claude-*"]
+[providers.opus]
+kind = "anthropic"
+models = ["claude-opus-*", "meta/llama-*", "exactly-this"]
+[[routes]]
+model = "fast"
+targets = ["openai/gpt-5.6", "work-claude/claude-sonnet-5", "sim/claude-sonnet-5"]
+[[routes]]
+model = "openai/gpt-5"
+targets = ["openai/gpt-5", "azure/gpt-5"]
+[providers.azure]
+base_url = "https://mine.openai.azure.com/openai/v1"
+"#;
+
+fn routes(text: &str) -> Routes {
+    let reading = read(text, Catalog::builtin(), &|_| None);
+    assert_eq!(reading.errors, []);
+    reading.config.routes
+}
+
+fn reached(routes: &Routes, model: &str) -> Vec<String> {
+    routes.resolve(model).unwrap().iter().map(ToString::to_string).collect()
+}
+
+fn refused(routes: &Routes, model: &str) -> String {
+    routes.resolve(model).unwrap_err().to_string()
+}
+
+#[test]
+fn a_name_is_an_alias_a_provider_and_model_or_claimed() {
+    let routes = routes(FILE);
+    for (model, wanted) in [
+        ("fast", &["openai/gpt-5.6", "work-claude/claude-sonnet-5", "sim/claude-sonnet-5"][..]),
+        ("openai/gpt-5", &["openai/gpt-5", "azure/gpt-5"]),
+        ("openai/gpt-5-mini", &["openai/gpt-5-mini"]),
+        ("openrouter/anthropic/claude-sonnet-5", &["openrouter/anthropic/claude-sonnet-5"]),
+        ("anthropic/claude-sonnet-5", &["anthropic/claude-sonnet-5"]),
+        ("claude-sonnet-5", &["work-claude/claude-sonnet-5"]),
+        ("claude-opus-5", &["opus/claude-opus-5"]),
+        ("Claude-Opus-5", &["opus/Claude-Opus-5"]),
+        ("meta/llama-4", &["opus/meta/llama-4"]),
+        ("exactly-this", &["opus/exactly-this"]),
+        ("gpt-5", &["openai/gpt-5"]),
+        ("o3-mini", &["openai/o3-mini"]),
+        ("gemini-3-pro", &["gemini/gemini-3-pro"]),
+        ("deepseek-reasoner", &["deepseek/deepseek-reasoner"]),
+        ("grok-4", &["xai/grok-4"]),
+        ("us.anthropic.claude-sonnet-4-5-v1:0", &["bedrock/us.anthropic.claude-sonnet-4-5-v1:0"]),
+        ("sim/gpt-5", &["sim/gpt-5"]),
+    ] {
+        assert_eq!(reached(&routes, model), wanted, "{model}");
+    }
+}
+
+#[test]
+fn a_name_that_nobody_answers_to_comes_with_near_ones() {
+    let routes = routes(FILE);
+    for (model, said) in [
+        ("fats", "there is no model `fats`; did you mean `fast`?"),
+        ("claud-opus-5", "there is no model `claud-opus-5`; did you mean `claude-opus-5`?"),
+        (
+            "opnai/gpt-6",
+            "there is no model `opnai/gpt-6`; did you mean `openai/gpt-6` or `openai/gpt-5`?",
+        ),
+        ("sin/claude-x", "there is no model `sin/claude-x`; did you mean `sim/claude-x`?"),
+    ] {
+        assert_eq!(refused(&routes, model), said);
+    }
+    for model in ["", "/", "openai/", "sim/", "sim/llama-4", "nobody/x", "whatever it is"] {
+        let said = refused(&routes, model);
+        let begin = format!(
+            "there is no model `{model}`: write PROVIDER/model, with one of work-claude, opus, \
+             azure, sim, anthropic, openai,"
+        );
+        assert!(said.starts_with(&begin), "{said}");
+    }
+    let long = "ü".repeat(10_000);
+    assert_eq!(routes.resolve(&long).unwrap_err().asked, "ü".repeat(100));
+}
+
+#[test]
+fn the_simulators_answer_as_the_makers_of_their_models() {
+    let routes = routes("");
+    let sim = routes.provider("sim").unwrap();
+    assert_eq!((&sim.endpoint, &sim.credential), (&Endpoint::Simulators, &Credential::Callers));
+    for (model, row, wire) in [
+        ("claude-sonnet-5", "anthropic", "anthropic-messages"),
+        ("gpt-5", "openai", "openai-responses"),
+        ("gemini-3-pro", "gemini", "gemini"),
+        ("deepseek-reasoner", "deepseek", "openai-chat"),
+    ] {
+        let found = sim.row_for(model, Catalog::builtin()).unwrap();
+        assert_eq!((&*found.name, found.wire.as_str()), (row, wire));
+        assert_eq!(&*found.base_url, "", "no vendor is asked in place of a simulator");
+    }
+    assert_eq!(sim.row_for("llama", Catalog::builtin()), None);
+}
+
+#[test]
+fn what_is_built_in_claims_no_name_twice_and_names_rows_that_exist() {
+    let all = providers(Catalog::builtin(), &|_| None);
+    for one in &all {
+        for pattern in &one.models {
+            let name = pattern.replace('*', "x");
+            let row = row_of(&name).unwrap();
+            assert_eq!(row, &*one.name, "{name}");
+            let claiming = all.iter().filter(|other| {
+                other.models.iter().any(|pattern| throughline_core::fits(pattern, &name))
+            });
+            assert_eq!(claiming.count(), 1, "{name}");
+        }
+    }
+    assert!(all.iter().filter(|one| !one.models.is_empty()).count() > 9);
+}
+
+#[test]
+fn usual_variables_give_keys() {
+    let reading = read("", Catalog::builtin(), &|name| {
+        (name == "ANTHROPIC_API_KEY").then(|| "sk-ant-canary".to_owned())
+    });
+    let routes = reading.config.routes;
+    let Credential::Own { key, variable } = &routes.provider("anthropic").unwrap().credential
+    else {
+        panic!("a key")
+    };
+    assert_eq!((key.reveal(), variable.as_deref()), ("sk-ant-canary", Some("ANTHROPIC_API_KEY")));
+    assert_eq!(routes.provider("openai").unwrap().credential, Credential::Callers);
+    assert!(!format!("{routes:?}").contains("canary"));
+}
+
+/// Names of the kind that clients send, and of kinds that they should not.
+fn names() -> impl Strategy<Value = String> {
+    let parts = prop::sample::select(vec![
+        "claude-",
+        "gpt-",
+        "opus",
+        "sim",
+        "openai",
+        "fast",
+        "/",
+        "*",
+        "-5",
+        "o3",
+        "meta/llama-",
+        "work-claude",
+        ".",
+        "ü",
+        "azure",
+        " ",
+    ]);
+    prop_oneof![prop::collection::vec(parts, 0..6).prop_map(|parts| parts.concat()), ".{0,30}",]
+}
+
+proptest! {
+    #![proptest_config(proptest_config(512))]
+
+    #[test]
+    fn a_name_reaches_providers_that_exist_or_is_refused_with_names_that_do(model in names()) {
+        let routes = routes(FILE);
+        match routes.resolve(&model) {
+            Ok(found) => {
+                prop_assert!(!found.is_empty());
+                for Destination { provider, model: asked } in &found {
+                    let provider = routes.provider(provider);
+                    let row = provider.and_then(|one| one.row_for(asked, Catalog::builtin()));
+                    prop_assert!(row.is_some());
+                    prop_assert!(!asked.is_empty());
+                }
+            }
+            Err(refused) => {
+                for close in &refused.close {
+                    prop_assert!(routes.resolve(close).is_ok(), "{close} was suggested");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_providers_name_and_a_slash_always_mean_that_provider(
+        index in 0_usize..64,
+        model in "[a-z0-9][a-z0-9./:-]{0,20}",
+    ) {
+        let routes = routes("");
+        let remote: Vec<_> = routes
+            .providers()
+            .iter()
+            .filter(|one| one.endpoint != Endpoint::Simulators)
+            .collect();
+        let name = &remote[index % remote.len()].name;
+        let found = routes.resolve(&format!("{name}/{model}")).unwrap();
+        prop_assert_eq!(found, [Destination { provider: name.clone(), model: model.into() }]);
+    }
+
+    #[test]
+    fn the_order_of_providers_does_not_change_who_claims_more_exactly(
+        tail in "[a-z]{1,8}",
+        first in any::<bool>(),
+    ) {
+        let short = "[providers.short]\nkind = \"openai\"\nmodels = [\"x-*\"]\n";
+        let long = "[providers.long]\nkind = \"openai\"\nmodels = [\"x-long-*\"]\n";
+        let text = if first { [short, long].concat() } else { [long, short].concat() };
+        let routes = routes(&text);
+        let (longer, shorter) = (format!("x-long-{tail}"), format!("x-{tail}"));
+        prop_assert_eq!(reached(&routes, &longer), [format!("long/{longer}")]);
+        prop_assert_eq!(reached(&routes, &shorter), [format!("short/{shorter}")]);
+    }
+}

@@ -1,0 +1,197 @@
+//! How the gateway works: plain values with their defaults. Nothing here reads a file or the environment.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use throughline_core::{Name, fits};
+
+/// Where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// The address and port.
+    pub(crate) listen: SocketAddr,
+    /// Whether it may serve other machines without any key.
+    pub(crate) allow_open: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400), allow_open: false }
+    }
+}
+
+/// Where it keeps what it captures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreSettings {
+    /// The store's address; the usual place when not given. It may hold a password.
+    pub(crate) url: Option<String>,
+    /// The variable that holds the master key.
+    pub(crate) master_key_env: Option<Name>,
+}
+
+/// How requests are treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gateway {
+    /// What is done about a request that its provider would refuse.
+    pub(crate) replay: ReplayMode,
+    /// When a reply counts as captured.
+    pub(crate) capture: Capture,
+    /// What is done where the prefix of a prefix-bound model changed.
+    pub(crate) prefix: PrefixPolicy,
+    /// The most bytes that a request may have.
+    pub(crate) body_limit: u64,
+    /// The deepest nesting of a request's JSON.
+    pub(crate) depth_limit: u32,
+    /// The most answers that are under way at once.
+    pub(crate) max_streams: u32,
+    /// How long it waits, and for what.
+    pub(crate) timeouts: Timeouts,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            replay: ReplayMode::default(),
+            capture: Capture::default(),
+            prefix: PrefixPolicy::default(),
+            body_limit: 64 << 20,
+            depth_limit: 512,
+            max_streams: 4096,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// What is done about a request that its provider would refuse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ReplayMode {
+    /// It is reported, and sent as it came.
+    Observe,
+    /// What was dropped is restored, and what would be refused is mended.
+    #[default]
+    Repair,
+    /// It is answered with the provider's error, the rule and the fix.
+    Enforce,
+    /// Nobody looks.
+    Off,
+}
+
+impl ReplayMode {
+    /// All of them, by the words of the configuration.
+    pub(crate) const ALL: &[(&str, Self)] = &[
+        ("observe", Self::Observe),
+        ("repair", Self::Repair),
+        ("enforce", Self::Enforce),
+        ("off", Self::Off),
+    ];
+}
+
+/// When a reply counts as captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Capture {
+    /// When it survives a loss of power.
+    #[default]
+    Durable,
+    /// When it survives the end of the process; it is flushed within 50 milliseconds.
+    Relaxed,
+}
+
+impl Capture {
+    /// All of them, by the words of the configuration.
+    pub(crate) const ALL: &[(&str, Self)] =
+        &[("durable", Self::Durable), ("relaxed", Self::Relaxed)];
+}
+
+/// What is done where the prefix of a prefix-bound model changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PrefixPolicy {
+    /// The first bytes are sent again where they say the same; else the block is dropped.
+    #[default]
+    Freeze,
+    /// The block that no longer holds is dropped.
+    DropBlock,
+    /// It is answered with an error.
+    Error,
+}
+
+impl PrefixPolicy {
+    /// All of them, by the words of the configuration.
+    pub(crate) const ALL: &[(&str, Self)] =
+        &[("freeze", Self::Freeze), ("drop_block", Self::DropBlock), ("error", Self::Error)];
+}
+
+/// How long the gateway waits, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    /// For the headers of a caller.
+    pub(crate) client_headers: Duration,
+    /// For a caller that does not read its answer.
+    pub(crate) slow_reader: Duration,
+    /// For a connection to a provider.
+    pub(crate) connect: Duration,
+    /// For the first byte of a provider's answer.
+    pub(crate) first_byte: Duration,
+    /// For the next byte of it.
+    pub(crate) idle: Duration,
+    /// For the store, before the last frame of an answer is let go.
+    pub(crate) capture: Duration,
+    /// For open answers, before it stops.
+    pub(crate) shutdown: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            client_headers: Duration::from_secs(10),
+            slow_reader: Duration::from_mins(1),
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_mins(10),
+            idle: Duration::from_mins(5),
+            capture: Duration::from_secs(2),
+            shutdown: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Timeouts {
+    /// All of them, by the words of the configuration.
+    pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 7] {
+        [
+            ("client_headers", &mut self.client_headers),
+            ("slow_reader", &mut self.slow_reader),
+            ("connect", &mut self.connect),
+            ("first_byte", &mut self.first_byte),
+            ("idle", &mut self.idle),
+            ("capture", &mut self.capture),
+            ("shutdown", &mut self.shutdown),
+        ]
+    }
+}
+
+/// What a model costs, where it is not what the built-in table says. All in millionths of a dollar per million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Price {
+    /// For what is asked.
+    pub(crate) input: Option<u64>,
+    /// For what is answered.
+    pub(crate) output: Option<u64>,
+    /// For what is asked again, and was still in the provider's cache.
+    pub(crate) cached: Option<u64>,
+}
+
+/// The user's own prices, by patterns of model names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prices(pub(crate) Vec<(Name, Price)>);
+
+impl Prices {
+    /// The price of a model: the row with the longest pattern that its name fits.
+    pub(crate) fn of(&self, model: &str) -> Option<Price> {
+        let rows = self.0.iter().filter(|(pattern, _)| fits(pattern, model));
+        rows.max_by_key(|(pattern, _)| pattern.len()).map(|(_, price)| *price)
+    }
+}
+
+/// The word of the configuration for a value.
+pub(crate) fn word<T: PartialEq>(all: &'static [(&'static str, T)], value: &T) -> &'static str {
+    all.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
+}

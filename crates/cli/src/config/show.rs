@@ -1,0 +1,288 @@
+//! `throughline config show`: the configuration as it holds, and who said so. No secret is shown, nor any part of one.
+
+use std::time::Duration;
+
+use comfy_table::Cell;
+use owo_colors::OwoColorize as _;
+use throughline_codec::Catalog;
+use throughline_core::{Json, json};
+
+use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
+use super::secret::MASK;
+use super::settings::{Capture, PrefixPolicy, Price, ReplayMode, Timeouts, word};
+use super::{Config, load, shown_variable};
+use crate::amount::{dollars, exact_bytes};
+use crate::environment::variable;
+use crate::failure::Failure;
+use crate::listing::{Column, put_maybe, table};
+use crate::options::ConfigShow;
+use crate::store::{usual_url, without_password};
+use crate::text::{self, plain, push_line, wrapped};
+
+pub(crate) fn run(options: &ConfigShow) -> Result<(), Failure> {
+    let config = load(options.config.as_deref())?;
+    if let Some(model) = &options.model {
+        let found = config.routes.resolve(model);
+        let found = found.map_err(|error| Failure::Usage(error.to_string()))?;
+        let all: Vec<_> = found.iter().filter_map(|one| reached(&config, one)).collect();
+        return text::answer(&options.printing, || reached_told(&all), || reached_json(&all));
+    }
+    let values = values(&config)?;
+    text::answer(&options.printing, || told(&config, &values), || json_of(&config, &values))
+}
+
+/// A value, and who said so.
+struct Entry {
+    key: String,
+    value: String,
+    from: String,
+}
+
+/// All that has one value, in the order of the file.
+fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
+    let Config { server, gateway, store, .. } = config;
+    let mut values = Vec::new();
+    let mut put = |key: &str, value: String| {
+        let from = config
+            .lines
+            .get(key)
+            .map_or_else(|| "default".to_owned(), |line| format!("line {line}"));
+        values.push(Entry { key: key.to_owned(), value, from });
+    };
+    put("server.listen", server.listen.to_string());
+    put("server.allow_open", server.allow_open.to_string());
+    let url = store.url.clone().map_or_else(usual_url, Ok)?;
+    put("store.url", without_password(&url));
+    if let Some(name) = &store.master_key_env {
+        put("store.master_key_env", shown_variable(name));
+    }
+    put("gateway.replay", word(ReplayMode::ALL, &gateway.replay).to_owned());
+    put("gateway.capture", word(Capture::ALL, &gateway.capture).to_owned());
+    put("gateway.prefix", word(PrefixPolicy::ALL, &gateway.prefix).to_owned());
+    put("gateway.body_limit", exact_bytes(gateway.body_limit));
+    put("gateway.depth_limit", gateway.depth_limit.to_string());
+    put("gateway.max_streams", gateway.max_streams.to_string());
+    let mut timeouts: Timeouts = gateway.timeouts;
+    for (name, time) in timeouts.by_name() {
+        put(&format!("gateway.timeouts.{name}"), shown_time(*time));
+    }
+    for (key, name) in
+        [("store.url", "THROUGHLINE_STORE"), ("store.master_key", "THROUGHLINE_MASTER_KEY")]
+    {
+        let Some(said) = variable(name)? else { continue };
+        let value = if key == "store.url" { without_password(&said) } else { MASK.to_owned() };
+        let value = Entry { key: key.to_owned(), value, from: format!("${name}") };
+        match values.iter_mut().find(|known| known.key == key) {
+            Some(known) => *known = value,
+            None => values.push(value),
+        }
+    }
+    Ok(values)
+}
+
+fn shown_time(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+fn told(config: &Config, values: &[Entry]) -> String {
+    let mut out = String::new();
+    let file = config.file.as_ref().map(|file| plain(&file.display().to_string()));
+    let none = || "no throughline.toml: everything is as usual".to_owned();
+    push_line(&mut out, &format!("{}\n", file.unwrap_or_else(none).bold()));
+    out.push_str(&table(vec![
+        Column::new("key", values.iter().map(|entry| Cell::new(&entry.key))),
+        Column::new("value", values.iter().map(|entry| Cell::new(plain(&entry.value)))),
+        Column::new("from", values.iter().map(|entry| Cell::new(&entry.from))),
+    ]));
+    out.push_str(&providers_told(config.routes.providers()));
+    let routes = config.routes.routes();
+    if !routes.is_empty() {
+        let targets = |route: &Route| {
+            let all: Vec<String> = route.targets.iter().map(ToString::to_string).collect();
+            Cell::new(plain(&all.join(", ")))
+        };
+        push_line(&mut out, "");
+        out.push_str(&table(vec![
+            Column::new("route", routes.iter().map(|route| Cell::new(plain(&route.model)))),
+            Column::new("from", routes.iter().map(|route| Cell::new(from(Some(route.line))))),
+            Column::new("targets", routes.iter().map(targets)),
+        ]));
+    }
+    let prices = &config.prices.0;
+    if !prices.is_empty() {
+        let sum = |sum: Option<u64>| sum.map(dollars).unwrap_or_default();
+        push_line(&mut out, "");
+        out.push_str(&table(vec![
+            Column::new("price of", prices.iter().map(|(model, _)| Cell::new(plain(model)))),
+            Column::numbers("input", prices.iter().map(|(_, price)| sum(price.input))),
+            Column::numbers("output", prices.iter().map(|(_, price)| sum(price.output))),
+            Column::numbers("cached", prices.iter().map(|(_, price)| sum(price.cached))),
+        ]));
+    }
+    out
+}
+
+/// The providers that have something to tell, and the names of the others.
+fn providers_told(all: &[ProviderSettings]) -> String {
+    let is_own = |one: &&ProviderSettings| {
+        one.line.is_some()
+            || one.credential != Credential::Callers
+            || one.endpoint == Endpoint::Simulators
+    };
+    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
+    let mut out = String::from("\n");
+    out.push_str(&table(vec![
+        Column::new("provider", own.iter().map(|one| Cell::new(plain(&one.name)))),
+        Column::new("wire", own.iter().map(|one| Cell::new(address(one).0))).that_can_go(),
+        Column::new("address", own.iter().map(|one| Cell::new(plain(address(one).1)))),
+        Column::new("key", own.iter().map(|one| Cell::new(shown_key(one)))),
+        Column::new("from", own.iter().map(|one| Cell::new(from(one.line)))).that_can_go(),
+        Column::new("models", own.iter().map(|one| Cell::new(plain(&one.models.join(" "))))),
+    ]));
+    let others: Vec<&str> = others.iter().map(|one| &*one.name).collect();
+    let others = format!("built in, for callers that bring their own key: {}", others.join(", "));
+    push_line(&mut out, "");
+    for line in wrapped(&others, text::width(std::io::stdout())) {
+        push_line(&mut out, &line.dimmed().to_string());
+    }
+    out
+}
+
+/// Which wire a provider speaks, and where it is.
+fn address(provider: &ProviderSettings) -> (&str, &str) {
+    match &provider.endpoint {
+        Endpoint::Simulators => ("all", "built in"),
+        Endpoint::Remote(row) => (row.wire.as_str(), &row.base_url),
+    }
+}
+
+fn shown_key(provider: &ProviderSettings) -> String {
+    match &provider.credential {
+        Credential::Callers if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
+        Credential::Callers => "the caller's".to_owned(),
+        Credential::Own { variable: None, .. } => MASK.to_owned(),
+        Credential::Own { variable: Some(name), .. } => shown_variable(name),
+        Credential::Missing { variable } => format!("{} is not set", shown_variable(variable)),
+    }
+}
+
+fn from(line: Option<usize>) -> String {
+    line.map_or_else(|| "built in".to_owned(), |line| format!("line {line}"))
+}
+
+fn json_of(config: &Config, values: &[Entry]) -> Json {
+    json::object(|o| {
+        let file = config.file.as_ref().map(|file| file.display().to_string());
+        put_maybe(o, "file", file.as_deref());
+        o.array("values", |a| {
+            for Entry { key, value, from } in values {
+                a.object(|o| {
+                    o.string("key", key).string("value", value).string("from", from);
+                });
+            }
+        });
+        o.array("providers", |a| {
+            for provider in config.routes.providers() {
+                a.object(|o| put_provider(o, provider));
+            }
+        });
+        o.array("routes", |a| {
+            for route in config.routes.routes() {
+                a.object(|o| {
+                    o.string("model", &route.model);
+                    o.array("targets", |a| {
+                        for target in &route.targets {
+                            a.string(&target.to_string());
+                        }
+                    });
+                    o.string("from", &from(Some(route.line)));
+                });
+            }
+        });
+        o.array("prices", |a| {
+            for (model, price) in &config.prices.0 {
+                a.object(|o| {
+                    o.string("model", model);
+                    put_price(o, price);
+                });
+            }
+        });
+    })
+}
+
+fn put_provider(o: &mut json::Object<'_>, provider: &ProviderSettings) {
+    let (wire, address) = address(provider);
+    o.string("name", &provider.name).string("wire", wire).string("address", address);
+    o.string("key", &shown_key(provider));
+    o.array("models", |a| {
+        for pattern in &provider.models {
+            a.string(pattern);
+        }
+    });
+    o.string("from", &from(provider.line));
+}
+
+fn put_price(o: &mut json::Object<'_>, price: &Price) {
+    let sums = [
+        ("input_micro_usd", price.input),
+        ("output_micro_usd", price.output),
+        ("cached_micro_usd", price.cached),
+    ];
+    for (name, sum) in sums {
+        match sum {
+            Some(sum) => o.number(name, sum),
+            None => o.null(name),
+        };
+    }
+}
+
+/// What is told of one of those whom a name reaches.
+struct Reached<'r> {
+    destination: &'r Destination,
+    wire: String,
+    address: &'r str,
+    key: String,
+    price: Price,
+}
+
+fn reached<'r>(config: &'r Config, destination: &'r Destination) -> Option<Reached<'r>> {
+    let provider = config.routes.provider(&destination.provider)?;
+    let row = provider.row_for(&destination.model, Catalog::builtin())?;
+    Some(Reached {
+        destination,
+        wire: row.wire.to_string(),
+        address: address(provider).1,
+        key: shown_key(provider),
+        price: config.prices.of(&destination.model).unwrap_or_default(),
+    })
+}
+
+fn reached_told(all: &[Reached<'_>]) -> String {
+    let mut out = String::new();
+    for (number, Reached { destination, wire, address, key, price }) in (1..).zip(all) {
+        let mut told = format!("{wire} at {address}, key: {key}");
+        if let Price { input: Some(input), output: Some(output), .. } = price {
+            told.extend([", ", &dollars(*input), " in and ", &dollars(*output), " out"]);
+        }
+        let name = plain(&destination.to_string());
+        push_line(&mut out, &format!("{number}. {}  {}", name.bold(), plain(&told).dimmed()));
+    }
+    out
+}
+
+fn reached_json(all: &[Reached<'_>]) -> Json {
+    json::object(|o| {
+        o.array("targets", |a| {
+            for Reached { destination, wire, address, key, price } in all {
+                a.object(|o| {
+                    o.string("provider", &destination.provider).string("model", &destination.model);
+                    o.string("wire", wire).string("address", address).string("key", key);
+                    put_price(o, price);
+                });
+            }
+        });
+    })
+}

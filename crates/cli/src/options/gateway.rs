@@ -1,0 +1,136 @@
+//! What can be asked of the gateway's configuration and of its keys: `config` and `keys`.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+
+use super::model;
+use super::store::{At, Printing};
+use crate::amount;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Say whether a configuration holds, and what must be mended
+    Check(ConfigCheck),
+    /// Show the configuration as it holds, and where each value comes from
+    Show(ConfigShow),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline config check\n  \
+    throughline config check --config staging.toml\n\n\
+    JSON: `verdict` (ok or wrong), `file` or null, `errors` and `warnings` (`line`, `column`,\n\
+    `message`).\n\n\
+    Exit codes:\n  \
+    0   it holds\n  \
+    1   it has errors\n  \
+    2   wrong usage, or a file that cannot be read")]
+pub(crate) struct ConfigCheck {
+    /// The configuration; ./throughline.toml when not given, else the one in your configuration directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline config show\n  \
+    throughline config show --model fast\n  \
+    throughline config show --config staging.toml --format json\n\n\
+    No secret is shown, nor any part of one: … stands for it.\n\n\
+    JSON: `file` or null, `values` (`key`, `value`, `from`), `providers` (`name`, `wire`, `address`,\n\
+    `key`, `models`, `from`), `routes` (`model`, `targets`, `from`) and `prices`; with --model\n\
+    `targets`, in the order in which they are tried.")]
+pub(crate) struct ConfigShow {
+    /// The configuration; ./throughline.toml when not given, else the one in your configuration directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Show only whom a model's name reaches
+    #[arg(long, value_name = "NAME", value_parser = model())]
+    pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Make a key, and show it once
+    Create(KeysCreate),
+    /// List a tenant's keys, the oldest first
+    List(KeysList),
+    /// End a key for good
+    Revoke(KeysRevoke),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline keys create --label laptop\n  \
+    throughline keys create --tenant acme --label ci --models 'claude-*' --models fast \\\n      \
+        --budget-usd 20 --budget-tokens 5000000 --rate 60/min\n\n\
+    The key is shown now and never again: only a keyed hash of it is kept. What is not limited is\n\
+    allowed. A store that is not there yet is made.\n\n\
+    JSON: `id`, `tenant`, `label`, `limits` (`models`, `budget_micro_usd`, `budget_tokens`,\n\
+    `requests_per_minute`, each where there is one) and `key`.")]
+pub(crate) struct KeysCreate {
+    /// What you call it
+    #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) label: String,
+    /// Only models whose names fit this pattern, where `*` stands for anything; repeat it for more
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) models: Vec<String>,
+    /// It may spend so many dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) budget_usd: Option<u64>,
+    /// It may use so many tokens, those asked and those answered together
+    #[arg(long, value_name = "N")]
+    pub(crate) budget_tokens: Option<u64>,
+    /// It may make so many requests in a minute: 60/min
+    #[arg(long, value_name = "N/min", value_parser = rate)]
+    pub(crate) rate: Option<u32>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline keys list\n  \
+    throughline keys list --tenant acme --format json\n\n\
+    JSON: `keys`, a list of `id`, `label`, `limits`, `created` and `revoked`, which is null for a key\n\
+    that is good.")]
+pub(crate) struct KeysList {
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    throughline keys revoke key_0123456789ab\n\n\
+    JSON: `revoked`, the id.")]
+pub(crate) struct KeysRevoke {
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The id of the key, as `throughline keys list` shows it
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+fn dollars(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_start_matches('$').parse().ok();
+    let sum = number.and_then(amount::micro_dollars).filter(|sum| *sum > 0);
+    sum.ok_or_else(|| "write a sum of dollars as 20 or 2.50".to_owned())
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix("/min").and_then(|number| number.trim().parse().ok());
+    let number = number.filter(|number| *number > 0);
+    number.ok_or_else(|| "write a number of requests in a minute as 60/min".to_owned())
+}

@@ -1,0 +1,141 @@
+//! HTTP/2 over TLS, with a server whose certificate the test made; and names that lead astray.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use reqwest::dns::Addrs;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{RootCertStore, ServerConfig};
+use throughline_codec::Catalog;
+use throughline_core::{Outgoing, Upstream, UpstreamError};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Clock, Http, Line};
+use crate::address::Guarded;
+use crate::endpoint::{Endpoint, Source};
+use crate::{retry, tls};
+
+struct Server {
+    address: String,
+    certificate: CertificateDer<'static>,
+    /// The path of each request, with its connection's number; and that of each stream which the client ended.
+    told: mpsc::UnboundedReceiver<(usize, String)>,
+}
+
+/// A server that begins an answer to each request, and never ends it.
+async fn start() -> Server {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = cert.der().clone();
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        for connection in 0.. {
+            let (socket, _) = listener.accept().await.unwrap();
+            let (acceptor, tell) = (acceptor.clone(), tell.clone());
+            tokio::spawn(async move {
+                let Ok(socket) = acceptor.accept(socket).await else { return };
+                let mut streams = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((request, mut respond))) = streams.accept().await {
+                    let path = request.uri().path().to_owned();
+                    tell.send((connection, path.clone())).unwrap();
+                    let tell = tell.clone();
+                    tokio::spawn(async move {
+                        let head = http::Response::new(());
+                        let mut body = respond.send_response(head, false).unwrap();
+                        body.send_data(Bytes::from(path.clone()), false).unwrap();
+                        poll_fn(|context| body.poll_reset(context)).await.unwrap();
+                        tell.send((connection, format!("{path} ended"))).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    Server { address, certificate, told }
+}
+
+fn clock() -> Clock {
+    Arc::new(|| "2026-11-15T12:00:00Z".parse().unwrap())
+}
+
+fn endpoint(address: &str) -> Endpoint {
+    let row = Catalog::builtin().provider("ollama").unwrap();
+    let mut endpoint = Endpoint::new("here", row, address, Source::Open).unwrap();
+    endpoint.options.retry = retry::RetryPolicy { retries: 0, ..endpoint.options.retry };
+    endpoint
+}
+
+fn outgoing(path: &str) -> Outgoing {
+    Outgoing {
+        endpoint: "here".into(),
+        method: "POST".into(),
+        path: path.into(),
+        headers: Vec::new(),
+        body: Bytes::from_static(b"{}"),
+        credential: None,
+    }
+}
+
+#[tokio::test]
+async fn where_http_2_is_offered_requests_share_a_connection_and_end_on_their_own() {
+    let mut server = start().await;
+    let mut roots = RootCertStore::empty();
+    roots.add(server.certificate.clone()).unwrap();
+    let line =
+        Line::new(endpoint(&server.address), tls::trusting(roots).unwrap(), Guarded::system());
+    let http = Http::of([line], clock()).unwrap();
+
+    let mut one = http.send(outgoing("/one")).await.unwrap();
+    let mut two = http.send(outgoing("/two")).await.unwrap();
+    assert_eq!(server.told.recv().await, Some((0, "/one".to_owned())));
+    assert_eq!(server.told.recv().await, Some((0, "/two".to_owned())), "on the same connection");
+    assert_eq!(one.body.next().await.unwrap().unwrap(), "/one");
+    drop(one);
+    assert_eq!(server.told.recv().await, Some((0, "/one ended".to_owned())));
+    assert_eq!(two.body.next().await.unwrap().unwrap(), "/two", "the other goes on");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
+    let server = start().await;
+    let http = Http::new([endpoint(&server.address)], clock()).unwrap();
+    let error = http.send(outgoing("/one")).await.unwrap_err();
+    let UpstreamError::Unreachable { cause, .. } = &error else { panic!("{error}") };
+    assert!(cause.contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_turns_out_to_be_a_metadata_service_is_refused_before_connecting() {
+    // As a name server that somebody else controls would have it.
+    let names = Guarded::over(|_| {
+        let found = ["169.254.169.254:0".parse().unwrap()];
+        Box::pin(async move { Ok(Box::new(found.into_iter()) as Addrs) })
+    });
+    let line = Line::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
+    let error = Http::of([line], clock()).unwrap().send(outgoing("/one")).await.unwrap_err();
+    let address = "169.254.169.254 (innocent.example)".into();
+    assert_eq!(error, UpstreamError::Refused { endpoint: "here".into(), address });
+}
+
+#[tokio::test]
+async fn two_endpoints_of_one_name_are_not_taken() {
+    let twice = [endpoint("http://localhost:1"), endpoint("http://localhost:2")];
+    let error = Http::new(twice, clock()).unwrap_err();
+    assert_eq!(error.to_string(), "the endpoint here cannot be used: there are two of that name");
+}

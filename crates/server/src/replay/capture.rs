@@ -1,0 +1,146 @@
+//! An answer becomes a turn of the Vault, in one commit.
+
+use throughline_core::{
+    Append, Batch, Body, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Reply, Stop,
+    Store, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
+};
+
+use crate::replay::{Conversation, chain, judge};
+
+/// The kind of the record that says whose turn it is.
+pub(super) const TURN: &str = "turn";
+
+/// An answer that is to be kept.
+#[derive(Clone, Debug)]
+pub struct Turn<'a> {
+    /// Its name, from [`Claims::fresh_node`](crate::Claims::fresh_node).
+    pub node: NodeId,
+    /// The conversation that it belongs to, from [`Restored`](crate::Restored).
+    pub conversation: &'a Conversation,
+    /// The answer, as the provider gave it.
+    pub reply: &'a Reply,
+    /// [`Encoded::prefix`](throughline_core::Encoded::prefix) of the request as it was sent.
+    pub prefix: Option<Digest>,
+    /// Further ids under which the client was shown it, that are no [claims](crate::Claims).
+    pub ids: &'a [Name],
+}
+
+/// Keeps an answer.
+pub(super) async fn capture(
+    store: &dyn Store,
+    tenant: &Tenant,
+    turn: &Turn<'_>,
+) -> Result<Option<NodeId>, StoreError> {
+    if turn.reply.stop == Stop::Cut || turn.reply.items.is_empty() {
+        return Ok(None);
+    }
+    let own = LogId::from(format!("conversation-{}", turn.node));
+    let begin = || Append::to(own.clone()).opening(LogOpening::thread());
+    let first = match &turn.conversation.parent {
+        Some(parent) => Append::to(parent.log.clone()).expecting(parent.last),
+        None => begin(),
+    };
+    let mut done = store.commit(batch(tenant, turn, first)).await;
+    if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
+        // Another answer to the same was kept before: this one is a branch.
+        let fork = LogOpening::fork(parent.log.clone(), parent.last);
+        done = store.commit(batch(tenant, turn, Append::to(own.clone()).opening(fork))).await;
+    }
+    if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
+        && turn.conversation.parent.is_some()
+    {
+        // What it goes on from was forgotten meanwhile.
+        done = store.commit(batch(tenant, turn, begin())).await;
+    }
+    done.map(|_| Some(turn.node.clone()))
+}
+
+fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
+    let log = append.log.clone();
+    let chain = &turn.conversation.chain;
+    let before = chain.visible_turns().saturating_sub(usize::from(chain.goes_on()));
+    let whose = json::object(|o| {
+        o.number("v", 1);
+        o.number("turn", before as u64);
+        o.maybe_string("user", turn.conversation.end_user.as_deref());
+    });
+    append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
+    let items = items_of(turn);
+    for (item, stored) in items.iter().zip(store_items(&items)) {
+        // The name under which an operator forgets one Item of a thread.
+        let about = format!("{log}/{}", item.id);
+        append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
+    }
+    let mut batch = Batch::of(tenant.clone()).append(append);
+    batch.vault.push(VaultNode {
+        id: turn.node.clone(),
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        keys: keys_of(turn),
+        log,
+        prefix: turn.prefix,
+    });
+    batch
+}
+
+/// The whole turn: what the model had said before, where the answer goes on with it, and the answer.
+fn items_of(turn: &Turn<'_>) -> Vec<Item> {
+    let mut items = turn.conversation.open.clone();
+    let next = items.last().map_or(0, |item| item.place.message + 1);
+    items.extend(turn.reply.items.iter().cloned().map(|mut item| {
+        item.place.message += next;
+        item
+    }));
+    items
+}
+
+fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
+    // A turn's own name is a key, by which claims and later turns find it.
+    let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
+    let ids = turn.reply.id.iter().cloned().chain(ids_in(&turn.reply.items));
+    keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
+    if let Some(digest) = turn.conversation.chain.after(&turn.reply.items) {
+        keys.push(VaultKey::Chain(digest));
+        keys.push(VaultKey::Chain(chain::made_by(&digest, &turn.reply.origin)));
+    }
+    let mut unique: Vec<VaultKey> = Vec::with_capacity(keys.len());
+    for key in keys {
+        if !unique.contains(&key) {
+            unique.push(key);
+        }
+    }
+    unique
+}
+
+/// What may name a turn among all of a tenant's: ids of parts and calls that are no mere counters, and Seals.
+pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
+    let mut ids = Vec::new();
+    for item in items {
+        let (call, tool) = match &item.body {
+            Body::Call(call) => (call.wire_id.as_ref(), &*call.name),
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => (None, ""),
+        };
+        let part = item.native.as_ref().and_then(|native| native.id.as_ref());
+        ids.extend(call.into_iter().chain(part).filter(|id| is_telling(id, tool)).cloned());
+        ids.extend(item.seals.iter().map(|seal| {
+            let bytes: Vec<u8> = judge::plain(seal.reveal_to_tenant()).collect();
+            Name::from(format!("seal:{}", blake3::hash(&bytes).to_hex()))
+        }));
+    }
+    ids
+}
+
+/// Whether an id can name one thing in the world. `call_0` and `functions.weather:0` are counted anew by each answer.
+fn is_telling(id: &str, tool: &str) -> bool {
+    let rest = if tool.is_empty() { id.to_owned() } else { id.replace(tool, "/") };
+    rest.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {
+        let digits = word.bytes().filter(u8::is_ascii_digit).count();
+        word.len() >= 8 && digits > 0 && digits < word.len()
+    })
+}

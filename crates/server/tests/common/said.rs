@@ -1,0 +1,263 @@
+//! Conversations that a test makes up, in the words of each wire.
+
+use serde_json::{Value, json};
+use throughline_codec::{Asked, Codec};
+use throughline_core::{Body, Call, Digest, Item, Reply, Target};
+
+use super::{call_of, codec_of, target};
+
+/// One thing that is said.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Said {
+    User(String),
+    Model(Answer),
+    /// A tool's answer to the call with that id.
+    Tool {
+        id: String,
+        name: String,
+        text: String,
+    },
+}
+
+/// What a model says, and what it thinks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    /// The id, the tool and its argument.
+    pub(crate) call: Option<(String, String, String)>,
+    pub(crate) mind: u64,
+}
+
+/// What an answer's thoughts are sealed with.
+pub(crate) fn seal(mind: u64) -> String {
+    format!("bWluZC{mind:010}AA==")
+}
+
+/// A wire and the model that is asked on it.
+pub(crate) struct Line {
+    pub(crate) codec: &'static dyn Codec,
+    pub(crate) target: Target,
+}
+
+impl Line {
+    pub(crate) fn all() -> Vec<Self> {
+        super::targets().into_iter().map(|(codec, target)| Self { codec, target }).collect()
+    }
+
+    pub(crate) fn of(provider: &str, wire: &str, model: &str) -> Self {
+        Self { codec: codec_of(wire), target: target(provider, wire, model) }
+    }
+
+    /// The request of a client that knows of no reasoning, read for the target.
+    pub(crate) fn lossy(&self, system: &str, said: &[Said]) -> Call {
+        call_of(self.codec, &self.target, &self.request(system, said, |_| None))
+    }
+
+    /// The request of a client that sends back what `seal` gives for an answer.
+    pub(crate) fn sealed(
+        &self,
+        system: &str,
+        said: &[Said],
+        seal: impl Fn(&Answer) -> Option<String>,
+    ) -> Call {
+        call_of(self.codec, &self.target, &self.request(system, said, seal))
+    }
+
+    fn request(
+        &self,
+        system: &str,
+        said: &[Said],
+        seal: impl Fn(&Answer) -> Option<String>,
+    ) -> Value {
+        let model = self.target.model();
+        match self.codec.wire().as_str() {
+            "anthropic-messages" => {
+                let messages: Vec<_> = said.iter().map(|said| anthropic(said, &seal)).collect();
+                json!({"model": model, "max_tokens": 9000, "system": system, "messages": messages})
+            }
+            "openai-responses" => {
+                let input: Vec<_> = said.iter().flat_map(|said| responses(said, &seal)).collect();
+                json!({"model": model, "store": false, "instructions": system, "input": input})
+            }
+            "openai-chat" => {
+                let mut messages = vec![json!({"role": "system", "content": system})];
+                messages.extend(said.iter().map(|said| chat(said, &seal)));
+                json!({"model": model, "messages": messages})
+            }
+            "gemini" => {
+                let contents: Vec<_> = said.iter().map(|said| gemini(said, &seal)).collect();
+                json!({"systemInstruction": {"parts": [{"text": system}]}, "contents": contents})
+            }
+            _ => {
+                let messages: Vec<_> = said.iter().map(|said| converse(said, &seal)).collect();
+                json!({"system": [{"text": system}], "messages": messages})
+            }
+        }
+    }
+
+    /// The answer as the provider gives it.
+    pub(crate) fn reply(&self, answer: &Answer) -> Reply {
+        self.reply_behind(answer, None)
+    }
+
+    /// The answer as the provider gives it behind that prefix.
+    pub(crate) fn reply_behind(&self, answer: &Answer, prefix: Option<Digest>) -> Reply {
+        let own = |answer: &Answer| Some(seal(answer.mind));
+        let said = Said::Model(answer.clone());
+        let (model, mind) = (self.target.model(), answer.mind);
+        let body = match self.codec.wire().as_str() {
+            "anthropic-messages" => json!({"id": format!("msg_{mind}"), "type": "message",
+                "role": "assistant", "model": model, "content": anthropic(&said, &own)["content"],
+                "stop_reason": "end_turn", "stop_sequence": null, "usage": {}}),
+            "openai-responses" => json!({"id": format!("resp_{mind}"), "object": "response",
+                "status": "completed", "model": model, "output": responses(&said, &own), "usage": {}}),
+            "openai-chat" => json!({"id": format!("gen-{mind}"), "model": model, "choices":
+                [{"index": 0, "finish_reason": "stop", "message": chat(&said, &own)}]}),
+            "gemini" => {
+                json!({"responseId": format!("r{mind}"), "modelVersion": model, "candidates":
+                [{"index": 0, "finishReason": "STOP", "content": gemini(&said, &own)}]})
+            }
+            _ => json!({"output": {"message": converse(&said, &own)}, "stopReason": "end_turn",
+                "usage": {}, "metrics": {"latencyMs": 1}}),
+        };
+        let asked = Asked { prefix, ..Asked::of(self.target.clone()) };
+        self.codec.decode_reply(&body.to_string().into(), &asked).unwrap()
+    }
+
+    /// The seals that a request carries, turn by turn of the model.
+    pub(crate) fn seals_sent(&self, body: &[u8]) -> Vec<Vec<String>> {
+        let request = super::request(&self.codec.path(&self.target, false), body.to_vec());
+        let call = self.codec.decode_request(&request, &Asked::of(self.target.clone())).unwrap();
+        let mut turns: Vec<Vec<String>> = Vec::new();
+        let mut was_model = false;
+        for item in &call.items {
+            let is_model = is_models(item);
+            if is_model && !was_model {
+                turns.push(Vec::new());
+            }
+            was_model = is_model;
+            let seals = item.seals.iter().map(|seal| seal.reveal_to_tenant().to_vec());
+            let seals = seals.map(|seal| String::from_utf8(seal).unwrap());
+            if let Some(turn) = turns.last_mut().filter(|_| is_model) {
+                turn.extend(seals);
+            }
+        }
+        turns
+    }
+}
+
+fn is_models(item: &Item) -> bool {
+    item.role == throughline_core::Role::Assistant && !matches!(item.body, Body::Result(_))
+}
+
+type Sealing<'s> = &'s dyn Fn(&Answer) -> Option<String>;
+
+fn thought(mind: u64) -> String {
+    format!("I think of {mind}.")
+}
+
+fn anthropic(said: &Said, seal: Sealing<'_>) -> Value {
+    match said {
+        Said::User(text) => json!({"role": "user", "content": text}),
+        Said::Tool { id, text, .. } => json!({"role": "user", "content":
+            [{"type": "tool_result", "tool_use_id": id, "content": text}]}),
+        Said::Model(answer) => {
+            let mut content = Vec::new();
+            if let Some(seal) = seal(answer) {
+                content.push(json!({"type": "thinking", "thinking": thought(answer.mind), "signature": seal}));
+            }
+            content.push(json!({"type": "text", "text": answer.text}));
+            if let Some((id, name, argument)) = &answer.call {
+                content.push(
+                    json!({"type": "tool_use", "id": id, "name": name, "input": {"of": argument}}),
+                );
+            }
+            json!({"role": "assistant", "content": content})
+        }
+    }
+}
+
+fn responses(said: &Said, seal: Sealing<'_>) -> Vec<Value> {
+    match said {
+        Said::User(text) => vec![json!({"role": "user", "content": text})],
+        Said::Tool { id, text, .. } => {
+            vec![json!({"type": "function_call_output", "call_id": id, "output": text})]
+        }
+        Said::Model(answer) => {
+            let mut output = Vec::new();
+            if let Some(seal) = seal(answer) {
+                output.push(json!({"type": "reasoning", "summary": [], "encrypted_content": seal}));
+            }
+            output.push(
+                json!({"type": "message", "role": "assistant", "status": "completed", "content":
+                [{"type": "output_text", "text": answer.text, "annotations": []}]}),
+            );
+            if let Some((id, name, argument)) = &answer.call {
+                output.push(json!({"type": "function_call", "call_id": id, "name": name,
+                    "arguments": json!({"of": argument}).to_string(), "status": "completed"}));
+            }
+            output
+        }
+    }
+}
+
+fn chat(said: &Said, seal: Sealing<'_>) -> Value {
+    match said {
+        Said::User(text) => json!({"role": "user", "content": text}),
+        Said::Tool { id, text, .. } => json!({"role": "tool", "tool_call_id": id, "content": text}),
+        Said::Model(answer) => {
+            let mut message = json!({"role": "assistant", "content": answer.text});
+            if let Some(seal) = seal(answer) {
+                message["reasoning_details"] = json!([{"type": "reasoning.text", "text": thought(answer.mind),
+                    "signature": seal, "format": "anthropic-claude-v1", "index": 0}]);
+            }
+            if let Some((id, name, argument)) = &answer.call {
+                message["tool_calls"] = json!([{"id": id, "type": "function", "function":
+                    {"name": name, "arguments": json!({"of": argument}).to_string()}}]);
+            }
+            message
+        }
+    }
+}
+
+fn gemini(said: &Said, seal: Sealing<'_>) -> Value {
+    match said {
+        Said::User(text) => json!({"role": "user", "parts": [{"text": text}]}),
+        Said::Tool { id, name, text } => json!({"role": "user", "parts":
+            [{"functionResponse": {"id": id, "name": name, "response": {"output": text}}}]}),
+        Said::Model(answer) => {
+            let mut parts = vec![json!({"text": answer.text})];
+            if let Some((id, name, argument)) = &answer.call {
+                parts.push(
+                    json!({"functionCall": {"id": id, "name": name, "args": {"of": argument}}}),
+                );
+            }
+            if let (Some(seal), Some(last)) = (seal(answer), parts.last_mut()) {
+                last["thoughtSignature"] = json!(seal);
+            }
+            json!({"role": "model", "parts": parts})
+        }
+    }
+}
+
+fn converse(said: &Said, seal: Sealing<'_>) -> Value {
+    match said {
+        Said::User(text) => json!({"role": "user", "content": [{"text": text}]}),
+        Said::Tool { id, text, .. } => json!({"role": "user", "content":
+            [{"toolResult": {"toolUseId": id, "content": [{"text": text}]}}]}),
+        Said::Model(answer) => {
+            let mut content = Vec::new();
+            if let Some(seal) = seal(answer) {
+                content.push(json!({"reasoningContent": {"reasoningText":
+                    {"text": thought(answer.mind), "signature": seal}}}));
+            }
+            content.push(json!({"text": answer.text}));
+            if let Some((id, name, argument)) = &answer.call {
+                content.push(
+                    json!({"toolUse": {"toolUseId": id, "name": name, "input": {"of": argument}}}),
+                );
+            }
+            json!({"role": "assistant", "content": content})
+        }
+    }
+}
