@@ -1,0 +1,99 @@
+//! What a caller of another dialect is shown of an answer: the thoughts with our claim where that dialect keeps opaque
+//! reasoning, and calls under ids of ours. Both come back from honest clients, and say which turn it was.
+
+use std::collections::HashMap;
+
+use throughline_core::{
+    Body, Event, Item, Json, Name, Native, NodeId, Reply, Side, Tenant, Thought, Wire, json,
+};
+
+use crate::replay::Claims;
+
+/// Dresses one answer for a caller.
+pub(crate) struct Dresser {
+    wire: Wire,
+    claims: Claims,
+    tenant: Tenant,
+    node: NodeId,
+    /// The numbers of the calls that were seen, by their own ids.
+    calls: HashMap<Name, usize>,
+}
+
+impl Dresser {
+    pub(crate) fn new(wire: Wire, claims: Claims, tenant: Tenant, node: NodeId) -> Self {
+        Self { wire, claims, tenant, node, calls: HashMap::new() }
+    }
+
+    /// The answer as the caller is shown it.
+    pub(crate) fn reply(&mut self, mut reply: Reply) -> Reply {
+        reply.items = reply.items.into_iter().map(|item| self.item(item)).collect();
+        reply
+    }
+
+    /// A part of the stream as the caller is shown it.
+    pub(crate) fn event(&mut self, event: Event) -> Event {
+        match event {
+            Event::Opened { index, id, mut body } => {
+                self.name(&mut body);
+                Event::Opened { index, id, body }
+            }
+            Event::Closed { index, item } => {
+                Event::Closed { index, item: Box::new(self.item(*item)) }
+            }
+            Event::Ended(reply) => Event::Ended(Box::new(self.reply(*reply))),
+            other => other,
+        }
+    }
+
+    fn item(&mut self, mut item: Item) -> Item {
+        self.name(&mut item.body);
+        if let Body::Thought(thought) = &item.body {
+            let claim = self.claims.claim(&self.tenant, &self.node);
+            item.native = native(&self.wire, thought, &claim);
+            item.seals.clear();
+        }
+        item
+    }
+
+    fn name(&mut self, body: &mut Body) {
+        let Body::Call(call) = body else { return };
+        let own = call.wire_id.clone().unwrap_or_else(|| call.id.0.clone());
+        let next = self.calls.len();
+        let number = *self.calls.entry(own).or_insert(next);
+        call.wire_id = Some(self.claims.call_id(&self.tenant, &self.node, number));
+    }
+}
+
+/// A thought in the words of a dialect, with a claim as its seal. Chat has no place for one: there its calls tell.
+fn native(wire: &Wire, thought: &Thought, claim: &str) -> Option<Native> {
+    let text = &*thought.content;
+    let json: Json = match wire.as_str() {
+        "anthropic-messages" => json::object(|o| {
+            o.string("type", "thinking").string("thinking", text).string("signature", claim);
+        }),
+        "openai-responses" => json::object(|o| {
+            o.string("id", &format!("rs_{claim}")).string("type", "reasoning");
+            o.array("summary", |a| {
+                if !text.is_empty() {
+                    a.object(|o| {
+                        o.string("type", "summary_text").string("text", text);
+                    });
+                }
+            });
+            o.string("encrypted_content", claim);
+        }),
+        "gemini" => json::object(|o| {
+            o.string("text", text).bool("thought", true).string("thoughtSignature", claim);
+        }),
+        _ => return None,
+    };
+    Some(Native {
+        wire: wire.clone(),
+        side: Side::Response,
+        id: None,
+        json,
+        assembled: true,
+        slot: "".into(),
+        envelope: None,
+    })
+}

@@ -1,0 +1,157 @@
+//! Which of the four dialects a caller speaks, and what it wants.
+
+use bytes::Bytes;
+use throughline_codec::Framing;
+use throughline_core::{Json, Name, Request, Tree, Wire, json};
+
+/// What a request wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// A model's answer.
+    Call(Wire),
+    /// The list of models, in the shape of that wire.
+    Models(Wire),
+    /// Something else of that dialect, which its provider answers.
+    Other(Wire),
+}
+
+/// What a request wants, by its method, its path and its headers.
+pub(crate) fn door(method: &str, request: &Request) -> Door {
+    let path = request.path.split('?').next().unwrap_or_default();
+    let is_anthropic = request.header("anthropic-version").is_some();
+    match (method, path) {
+        ("POST", "/v1/messages") => Door::Call(Wire::ANTHROPIC_MESSAGES),
+        ("POST", "/v1/responses") => Door::Call(Wire::OPENAI_RESPONSES),
+        ("POST", "/v1/chat/completions") => Door::Call(Wire::OPENAI_CHAT),
+        ("GET", "/v1/models") if is_anthropic => Door::Models(Wire::ANTHROPIC_MESSAGES),
+        ("GET", "/v1/models") => Door::Models(Wire::OPENAI_CHAT),
+        ("GET", "/v1beta/models") => Door::Models(Wire::GEMINI),
+        ("POST", path) if gemini_verb(path).is_some_and(|verb| verb.ends_with("enerateContent")) => {
+            Door::Call(Wire::GEMINI)
+        }
+        (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
+            Door::Other(Wire::GEMINI)
+        }
+        (_, path) if is_anthropic || path.starts_with("/v1/messages") => Door::Other(Wire::ANTHROPIC_MESSAGES),
+        (_, path) if path.starts_with("/v1/responses") => Door::Other(Wire::OPENAI_RESPONSES),
+        (_, _) => Door::Other(Wire::OPENAI_CHAT),
+    }
+}
+
+/// What Gemini's path asks a model for, as `generateContent`.
+fn gemini_verb(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
+    rest.rsplit_once(':').map(|(_, verb)| verb)
+}
+
+/// The model that a request names, as its caller wrote it.
+pub(crate) fn model(wire: &Wire, request: &Request) -> Option<Name> {
+    if *wire == Wire::GEMINI {
+        let path = request.path.split('?').next()?;
+        let (_, rest) = path.split_once("/models/")?;
+        let (model, _) = rest.rsplit_once(':')?;
+        return Some(Name::from(model));
+    }
+    Tree::parse(request.body.clone()).ok()?.root().name_of("model")
+}
+
+/// The same request for the model of another name. Everything else stays as it is, byte for byte.
+pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Request {
+    if from == to {
+        return request;
+    }
+    if *wire == Wire::GEMINI {
+        let path = request.path.replacen(&format!("/models/{from}:"), &format!("/models/{to}:"), 1);
+        return Request { path: path.into(), ..request };
+    }
+    let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
+    let Some(place) = tree.root().get("model").map(|model| model.range()) else { return request };
+    let (Some(before), Some(after)) = (request.body.get(..place.start), request.body.get(place.end..))
+    else {
+        return request;
+    };
+    let name = json::string(to);
+    let body = [before, name.bytes(), after].concat();
+    Request { body: Bytes::from(body), ..request }
+}
+
+/// Whether the caller wants its answer streamed, and how that stream is framed.
+pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
+    let query = request.path.split_once('?').map_or("", |(_, query)| query);
+    if *wire == Wire::GEMINI && !query.split('&').any(|pair| pair == "alt=sse") {
+        return Framing::JsonArray;
+    }
+    Framing::Sse
+}
+
+/// Whom the caller says that it asks for.
+pub(crate) fn end_user(request: &Request) -> Option<Name> {
+    if let Some(user) = request.header("x-throughline-user") {
+        return Some(Name::from(user));
+    }
+    let tree = Tree::parse(request.body.clone()).ok()?;
+    let root = tree.root();
+    let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
+    metadata.or_else(|| root.name_of("safety_identifier")).or_else(|| root.name_of("user"))
+}
+
+/// An error in the words of a dialect.
+pub(crate) fn error(wire: &Wire, status: u16, message: &str) -> Json {
+    let kind = kind_of(status);
+    json::object(|o| match wire.as_str() {
+        "anthropic-messages" => {
+            o.string("type", "error").object("error", |error| {
+                error.string("type", kind).string("message", message);
+            });
+        }
+        "gemini" => {
+            o.object("error", |error| {
+                error.number("code", status.into());
+                error.string("message", message).string("status", gemini_status(status));
+            });
+        }
+        _ => {
+            o.object("error", |error| {
+                error.string("message", message).string("type", kind);
+                error.null("param").null("code");
+            });
+        }
+    })
+}
+
+fn kind_of(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    }
+}
+
+fn gemini_status(status: u16) -> &'static str {
+    match status {
+        400 | 413 => "INVALID_ARGUMENT",
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        503 | 529 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        _ => "INTERNAL",
+    }
+}
+
+/// The sentence of a provider's error, whatever its shape.
+pub(crate) fn message_of(body: &Bytes) -> Option<String> {
+    let tree = Tree::parse(body.clone()).ok()?;
+    let root = tree.root();
+    // Gemini's arrays hold the error in their first element.
+    let root = root.elements().next().unwrap_or(root);
+    let error = root.get("error").unwrap_or(root);
+    let text = error.name_of("message").or_else(|| root.name_of("message"));
+    text.or_else(|| root.name_of("error")).map(|text| text.to_string())
+}

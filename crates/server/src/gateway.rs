@@ -1,0 +1,225 @@
+//! The HTTP side of the gateway: a request comes in, an answer or a stream goes out.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use throughline_codec::Catalog;
+use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
+
+use crate::dialect::{self, Door};
+use crate::exchange::{Caller, Exchange, Problem};
+use crate::replay::Replay;
+
+/// What the gateway does about what a provider would refuse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayMode {
+    /// Nothing: requests pass, and answers are not kept.
+    Off,
+    /// It says so, and passes the request on as it is.
+    Observe,
+    /// It restores what was lost and mends what would be refused.
+    #[default]
+    Repair,
+    /// It restores what was lost, and refuses what the provider would refuse, with the rule and how to mend it.
+    Enforce,
+}
+
+/// Whom a model's name reaches.
+pub trait Directory: Send + Sync {
+    /// Whom the name reaches, in the order in which they are tried; else a sentence that says what there is.
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String>;
+
+    /// Who answers what else is asked in a dialect.
+    fn of_wire(&self, wire: &Wire) -> Option<Reached>;
+
+    /// The names that can be asked for.
+    fn models(&self) -> Vec<Name>;
+}
+
+/// A model at an endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reached {
+    /// The endpoint as [`Upstream`] knows it.
+    pub endpoint: Name,
+    /// The account of its seals.
+    pub account: Name,
+    /// Its row.
+    pub provider: Arc<Provider>,
+    /// The model as it is called there.
+    pub model: Name,
+}
+
+/// A gateway.
+pub struct Gateway {
+    /// The Vault.
+    pub replay: Arc<Replay>,
+    /// The providers.
+    pub upstream: Arc<dyn Upstream>,
+    /// Whom a model's name reaches.
+    pub directory: Arc<dyn Directory>,
+    /// The rows of models and endpoints.
+    pub catalog: Arc<Catalog>,
+    /// What it does about what a provider would refuse.
+    pub mode: ReplayMode,
+    /// The largest body that is read.
+    pub body_limit: usize,
+}
+
+impl Gateway {
+    /// The routes of the gateway.
+    pub fn router(self) -> Router {
+        Router::new().fallback(answer).with_state(Arc::new(self))
+    }
+}
+
+async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    if path == "/healthz" || path == "/readyz" {
+        return plain(StatusCode::OK, &json::object(|o| {
+            o.string("status", "ok");
+        }));
+    }
+    let caller = Caller {
+        tenant: Tenant::from("local"),
+        credential: credential(&parts.headers),
+    };
+    let headers = passed_on(&parts.headers);
+    let mut request = Request { path: path.into(), headers, body: Bytes::new() };
+    let method = parts.method.as_str().to_owned();
+    let door = dialect::door(&method, &request);
+    let wire = match &door {
+        Door::Call(wire) | Door::Models(wire) | Door::Other(wire) => wire.clone(),
+    };
+    match to_bytes(body, gateway.body_limit).await {
+        Ok(body) => request.body = body,
+        Err(_) => {
+            let limit = gateway.body_limit >> 20;
+            let message = format!("the body is larger than {limit} MiB, or was cut: send less");
+            return refused(&wire, &Problem { status: 413, message });
+        }
+    }
+    let answered = match door {
+        Door::Models(wire) => return models(&gateway, &wire),
+        Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
+        Door::Other(_) => Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await,
+    };
+    match answered {
+        Ok(answered) => answered.into_response(),
+        Err(problem) => refused(&wire, &problem),
+    }
+}
+
+/// An answer on its way to the caller.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(Name, Name)>,
+    pub(crate) body: Outgoing,
+}
+
+/// The body of an answer.
+pub(crate) enum Outgoing {
+    Whole(Bytes),
+    Stream(std::pin::Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Answered {
+    fn into_response(self) -> Response {
+        let body = match self.body {
+            Outgoing::Whole(bytes) => Body::from(bytes),
+            Outgoing::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        for (name, value) in &self.headers {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+                response.headers_mut().append(name, value);
+            }
+        }
+        response
+    }
+}
+
+fn refused(wire: &Wire, problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    plain(status, &dialect::error(wire, problem.status, &problem.message))
+}
+
+fn plain(status: StatusCode, said: &Json) -> Response {
+    let mut response = Response::new(Body::from(said.bytes().clone()));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(axum::http::header::CONTENT_TYPE, json);
+    response
+}
+
+fn models(gateway: &Gateway, wire: &Wire) -> Response {
+    let names = gateway.directory.models();
+    let list = json::object(|o| match wire.as_str() {
+        "gemini" => {
+            o.array("models", |a| {
+                for name in &names {
+                    a.object(|o| {
+                        o.string("name", &format!("models/{name}")).string("displayName", name);
+                        o.array("supportedGenerationMethods", |a| {
+                            a.string("generateContent").string("countTokens");
+                        });
+                    });
+                }
+            });
+        }
+        "anthropic-messages" => {
+            o.array("data", |a| {
+                for name in &names {
+                    a.object(|o| {
+                        o.string("type", "model").string("id", name).string("display_name", name);
+                        o.string("created_at", "2026-01-01T00:00:00Z");
+                    });
+                }
+            });
+            o.bool("has_more", false).maybe_string("first_id", names.first().map(|name| &**name));
+            o.maybe_string("last_id", names.last().map(|name| &**name));
+        }
+        _ => {
+            o.string("object", "list").array("data", |a| {
+                for name in &names {
+                    a.object(|o| {
+                        o.string("id", name).string("object", "model").number("created", 0);
+                        o.string("owned_by", "throughline");
+                    });
+                }
+            });
+        }
+    });
+    plain(StatusCode::OK, &list)
+}
+
+/// The headers that speak of the connection or hold a key: none of them goes on.
+const OWN: &[&str] = &[
+    "host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade",
+    "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "authorization", "x-api-key",
+    "x-goog-api-key", "api-key", "cookie", "x-throughline-user",
+];
+
+fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
+    let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
+    passed
+        .filter_map(|(name, value)| Some((Name::from(name.as_str()), Name::from(value.to_str().ok()?))))
+        .collect()
+}
+
+/// The key that the caller brings.
+fn credential(headers: &HeaderMap) -> Option<Credential> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let key = text("x-api-key").or_else(|| text("x-goog-api-key")).or_else(|| text("api-key"));
+    key.or(bearer).map(Credential::new)
+}

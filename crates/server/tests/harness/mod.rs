@@ -1,0 +1,392 @@
+//! A gateway with the simulators behind it, and a plain client for each dialect.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use axum::serve::ListenerExt as _;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use throughline_codec::{Catalog, Frame, Framer, Framing};
+use throughline_core::{Name, Provider, Wire};
+use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_server::{Claims, Directory, Gateway, Reached, Replay, ReplayMode};
+use throughline_sim::Simulator;
+use throughline_testkit::Folder;
+
+pub(crate) const MODELS: [&str; 4] =
+    ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
+
+/// A dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    Messages,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+impl Say {
+    pub(crate) const ALL: [Say; 4] = [Say::Messages, Say::Responses, Say::Chat, Say::Gemini];
+}
+
+/// A gateway that is open.
+pub(crate) struct Gate {
+    url: String,
+    simulator: Simulator,
+    _folder: Folder,
+}
+
+/// The simulators, each model under its maker's row.
+struct Simulated {
+    catalog: Arc<Catalog>,
+}
+
+impl Simulated {
+    fn row(&self, model: &str) -> Option<Arc<Provider>> {
+        let rows = [("claude", "anthropic"), ("gpt", "openai"), ("gemini", "gemini"), ("deepseek", "deepseek")];
+        let (_, row) = rows.iter().find(|(begins, _)| model.starts_with(begins))?;
+        self.catalog.provider(row)
+    }
+}
+
+impl Directory for Simulated {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let model = model.strip_prefix("sim/").unwrap_or(model);
+        let provider = self.row(model).ok_or_else(|| format!("there is no model `{model}`"))?;
+        let endpoint = Name::from(format!("sim-{}", provider.name));
+        Ok(vec![Reached { endpoint, account: "sim".into(), provider, model: model.into() }])
+    }
+
+    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+        None
+    }
+
+    fn models(&self) -> Vec<Name> {
+        MODELS.iter().map(|model| Name::from(*model)).collect()
+    }
+}
+
+impl Gate {
+    pub(crate) async fn open(mode: ReplayMode) -> Self {
+        let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
+        let catalog = Arc::new(Catalog::builtin().clone());
+        let rows = ["anthropic", "openai", "gemini", "deepseek"];
+        let endpoints = rows.map(|row| {
+            let row = catalog.provider(row).unwrap();
+            let key = Source::Key(throughline_core::Credential::new("sim-key"));
+            let name = format!("sim-{}", row.name);
+            let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+            let options = EndpointOptions { retry, ..EndpointOptions::default() };
+            Endpoint::new(name, Arc::clone(&row), &format!("{}/at/{}", simulator.url(), row.name), key).unwrap().with(options)
+        });
+        let upstream = Http::new(endpoints, Arc::new(jiff::Timestamp::now)).unwrap();
+        let folder = Folder::new("gateway");
+        let url = format!("sqlite://{}", folder.join("store.db").display());
+        let store = throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+        let gateway = Gateway {
+            replay: Arc::new(Replay::new(Arc::new(store), Claims::new([7; 32]))),
+            upstream: Arc::new(upstream),
+            directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
+            catalog,
+            mode,
+            body_limit: 64 << 20,
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+        tokio::spawn(async move { axum::serve(listener, gateway.router()).await.unwrap() });
+        Self { url, simulator, _folder: folder }
+    }
+
+    pub(crate) fn assert_nothing_refused(&self) {
+        let ledger = self.simulator.ledger();
+        assert!(!ledger.entries.is_empty(), "nobody asked the simulator");
+        for entry in &ledger.entries {
+            assert_eq!(entry.refused, None, "{} {} refused {entry:?}", entry.wire, entry.model);
+        }
+    }
+
+    /// Two questions, with tools and reasoning. Gives the number of answers.
+    pub(crate) async fn converse(&self, say: Say, model: &str, stream: bool, drops: bool) -> usize {
+        let conversed = self.try_converse(say, model, stream, drops).await;
+        conversed.unwrap_or_else(|error| panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}"))
+    }
+
+    pub(crate) async fn try_converse(
+        &self,
+        say: Say,
+        model: &str,
+        stream: bool,
+        drops: bool,
+    ) -> Result<usize, String> {
+        let mut history = vec![say.user(QUESTION)];
+        let (mut answers, mut finals) = (0, 0);
+        while finals < 2 {
+            let said = self.ask(say, model, &history, stream).await?;
+            answers += 1;
+            assert!(answers < 12, "the conversation does not end: {history:#?}");
+            let calls = say.calls(&said);
+            let said = if drops { say.stripped(said) } else { said };
+            history.extend(said);
+            if calls.is_empty() {
+                finals += 1;
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The messages that the answer adds to the history.
+    async fn ask(&self, say: Say, model: &str, history: &[Value], stream: bool) -> Result<Vec<Value>, String> {
+        let (path, body) = say.request(model, history, stream);
+        let request = hyper::Request::post(format!("{}{path}", self.url))
+            .header("content-type", "application/json")
+            .header("anthropic-version", "2023-06-01")
+            .body(Full::new(bytes::Bytes::from(body.to_string())))
+            .unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let status = response.status();
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        if !status.is_success() {
+            return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
+        }
+        if !stream {
+            return Ok(say.answer(&serde_json::from_slice(&body).unwrap()));
+        }
+        let framing = kind.as_deref().and_then(Framing::of_content_type).unwrap();
+        let (mut framer, mut frames) = (Framer::new(framing), Vec::new());
+        framer.push(&body, &mut frames).unwrap();
+        framer.finish(&mut frames).unwrap();
+        Ok(say.streamed(&frames))
+    }
+}
+
+fn tools() -> [(&'static str, Value); 2] {
+    let with = |key: &str| json!({"type": "object", "properties": {key: {"type": "string"}}, "required": [key]});
+    [("get_weather", with("city")), ("get_time", with("zone"))]
+}
+
+/// A call: its id, its name.
+type CallOf = (String, String);
+
+impl Say {
+    fn user(self, text: &str) -> Value {
+        match self {
+            Say::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+            Say::Messages | Say::Responses | Say::Chat => json!({"role": "user", "content": text}),
+        }
+    }
+
+    fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
+        match self {
+            Say::Messages => {
+                let tools = tools().map(|(name, schema)| json!({"name": name, "input_schema": schema}));
+                let thinking = json!({"type": "enabled", "budget_tokens": 2048});
+                let body = json!({"model": model, "max_tokens": 8192, "thinking": thinking, "tools": tools,
+                                  "messages": history, "stream": stream});
+                ("/v1/messages".to_owned(), body)
+            }
+            Say::Responses => {
+                let tools = tools().map(|(name, schema)| json!({"type": "function", "name": name, "parameters": schema}));
+                let body = json!({"model": model, "input": history, "tools": tools, "store": false,
+                                  "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium"},
+                                  "stream": stream});
+                ("/v1/responses".to_owned(), body)
+            }
+            Say::Chat => {
+                let tools = tools().map(|(name, schema)| {
+                    json!({"type": "function", "function": {"name": name, "parameters": schema}})
+                });
+                let body = json!({"model": model, "messages": history, "tools": tools, "stream": stream});
+                ("/v1/chat/completions".to_owned(), body)
+            }
+            Say::Gemini => {
+                let tools = tools().map(|(name, schema)| json!({"name": name, "parametersJsonSchema": schema}));
+                let thinking = json!({"includeThoughts": true, "thinkingLevel": "LOW"});
+                let body = json!({"contents": history, "tools": [{"functionDeclarations": tools}],
+                                  "generationConfig": {"thinkingConfig": thinking}});
+                let verb = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+                (format!("/v1beta/models/{model}:{verb}"), body)
+            }
+        }
+    }
+
+    fn answer(self, body: &Value) -> Vec<Value> {
+        match self {
+            Say::Messages => vec![json!({"role": "assistant", "content": body["content"]})],
+            Say::Responses => body["output"].as_array().unwrap().clone(),
+            Say::Chat => vec![body["choices"][0]["message"].clone()],
+            Say::Gemini => vec![body["candidates"][0]["content"].clone()],
+        }
+    }
+
+    fn streamed(self, frames: &[Frame]) -> Vec<Value> {
+        let events = frames.iter().filter(|frame| &*frame.data != b"[DONE]");
+        let events: Vec<Value> = events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
+        match self {
+            Say::Messages => vec![json!({"role": "assistant", "content": blocks(&events)})],
+            Say::Responses => {
+                let last = events.iter().find(|event| event["type"] == "response.completed").unwrap();
+                self.answer(&last["response"])
+            }
+            Say::Chat => vec![chat_message(&events)],
+            Say::Gemini => {
+                let parts = |event: &Value| event["candidates"][0]["content"]["parts"].as_array().cloned();
+                let parts: Vec<Value> = events.iter().filter_map(parts).flatten().collect();
+                vec![json!({"role": "model", "parts": parts})]
+            }
+        }
+    }
+
+    fn calls(self, said: &[Value]) -> Vec<CallOf> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        match self {
+            Say::Messages => {
+                let blocks = all(&said[0]["content"]).into_iter().filter(|block| block["type"] == "tool_use");
+                blocks.map(|block| (text(&block["id"]), text(&block["name"]))).collect()
+            }
+            Say::Responses => {
+                let calls = said.iter().filter(|item| item["type"] == "function_call");
+                calls.map(|item| (text(&item["call_id"]), text(&item["name"]))).collect()
+            }
+            Say::Chat => {
+                let calls = all(&said[0]["tool_calls"]).into_iter();
+                calls.map(|call| (text(&call["id"]), text(&call["function"]["name"]))).collect()
+            }
+            Say::Gemini => {
+                let calls = all(&said[0]["parts"]).into_iter().filter(|part| part["functionCall"].is_object());
+                calls.map(|part| (text(&part["functionCall"]["id"]), text(&part["functionCall"]["name"]))).collect()
+            }
+        }
+    }
+
+    fn results(self, calls: &[CallOf]) -> Vec<Value> {
+        match self {
+            Say::Messages => {
+                let results = calls.iter().map(|(id, _)| {
+                    json!({"type": "tool_result", "tool_use_id": id, "content": "sunny and noon"})
+                });
+                vec![json!({"role": "user", "content": results.collect::<Vec<_>>()})]
+            }
+            Say::Responses => calls
+                .iter()
+                .map(|(id, _)| json!({"type": "function_call_output", "call_id": id, "output": "sunny and noon"}))
+                .collect(),
+            Say::Chat => calls
+                .iter()
+                .map(|(id, _)| json!({"role": "tool", "tool_call_id": id, "content": "sunny and noon"}))
+                .collect(),
+            Say::Gemini => {
+                let parts = calls.iter().map(|(id, name)| {
+                    let mut response = json!({"name": name, "response": {"result": "sunny and noon"}});
+                    if !id.is_empty() {
+                        response["id"] = json!(id);
+                    }
+                    json!({"functionResponse": response})
+                });
+                vec![json!({"role": "user", "parts": parts.collect::<Vec<_>>()})]
+            }
+        }
+    }
+
+    /// What a careless client keeps of an answer: nothing of the reasoning.
+    fn stripped(self, said: Vec<Value>) -> Vec<Value> {
+        let without = |list: &Value, drops: fn(&Value) -> bool| {
+            list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
+        };
+        let kept = said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
+            match self {
+                Say::Messages => {
+                    message["content"] = json!(without(&message["content"], |block| block["type"] == "thinking"
+                        || block["type"] == "redacted_thinking"));
+                }
+                Say::Gemini => {
+                    let mut parts = without(&message["parts"], |part| part["thought"] == true);
+                    for part in &mut parts {
+                        part.as_object_mut().unwrap().remove("thoughtSignature");
+                    }
+                    message["parts"] = json!(parts);
+                }
+                Say::Chat => {
+                    let message = message.as_object_mut().unwrap();
+                    for key in ["reasoning_content", "reasoning", "reasoning_details"] {
+                        message.remove(key);
+                    }
+                }
+                Say::Responses => {}
+            }
+            message
+        });
+        kept.collect()
+    }
+}
+
+/// The blocks that a stream of Anthropic's adds up to.
+fn blocks(events: &[Value]) -> Vec<Value> {
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut arguments = String::new();
+    for event in events {
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                blocks.push(event["content_block"].clone());
+                arguments.clear();
+            }
+            "content_block_delta" => {
+                let (block, delta) = (blocks.last_mut().unwrap(), &event["delta"]);
+                for key in ["text", "thinking", "signature"] {
+                    if let Some(more) = delta[key].as_str() {
+                        let said = block[key].as_str().unwrap_or_default();
+                        block[key] = json!(format!("{said}{more}"));
+                    }
+                }
+                arguments.push_str(delta["partial_json"].as_str().unwrap_or_default());
+            }
+            "content_block_stop" if !arguments.is_empty() => {
+                blocks.last_mut().unwrap()["input"] = serde_json::from_str(&arguments).unwrap();
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// The message that a stream of chat chunks adds up to.
+fn chat_message(events: &[Value]) -> Value {
+    let mut message = json!({"role": "assistant", "content": ""});
+    let mut calls: Vec<Value> = Vec::new();
+    for delta in events.iter().filter_map(|event| event["choices"].get(0)).map(|choice| &choice["delta"]) {
+        for key in ["content", "reasoning_content"] {
+            if let Some(more) = delta[key].as_str() {
+                let said = message[key].as_str().unwrap_or_default();
+                message[key] = json!(format!("{said}{more}"));
+            }
+        }
+        for new in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = usize::try_from(new["index"].as_u64().unwrap()).unwrap();
+            while calls.len() <= index {
+                calls.push(json!({"type": "function", "function": {"name": "", "arguments": ""}}));
+            }
+            if new["id"].is_string() {
+                calls[index]["id"] = new["id"].clone();
+            }
+            for key in ["name", "arguments"] {
+                let said = calls[index]["function"][key].as_str().unwrap().to_owned();
+                let more = new["function"][key].as_str().unwrap_or_default();
+                calls[index]["function"][key] = json!(format!("{said}{more}"));
+            }
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    message
+}
