@@ -25,8 +25,10 @@ use crate::failure::Failure;
 
 pub(crate) use self::check::run as check;
 pub(crate) use self::provider::shown_variable;
-pub(crate) use self::routes::Routes;
-pub(crate) use self::settings::{Gateway, Prices, Server, StoreSettings};
+pub(crate) use self::routes::{Credential, Endpoint, Routes};
+pub(crate) use self::settings::{
+    Capture, Gateway, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+};
 pub(crate) use self::show::run as show;
 
 #[cfg(test)]

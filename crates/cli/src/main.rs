@@ -30,6 +30,7 @@ mod rotate;
 mod rows;
 mod rules;
 mod runs;
+mod serve;
 mod session;
 mod show;
 mod sim;
@@ -66,6 +67,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Rules(rules) => rules::run(rules).map(done),
         Command::Explain(explain) => explain::run(explain).map(done),
         Command::Sim(sim) => sim::run(sim).map(done),
+        Command::Serve(serve) => serve::run(serve).map(done),
         Command::Threads(threads) => threads::run(threads).map(done),
         Command::Runs(runs) => runs::run(runs).map(done),
         Command::Items(items) => items::run(items).map(done),

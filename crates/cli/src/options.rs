@@ -16,7 +16,7 @@ use throughline_sim::Fault;
 
 pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
 pub(crate) use crate::options::gateway::{
-    Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke,
+    Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve,
 };
 pub(crate) use crate::options::store::{
     At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Stand in for the providers: think, sign, verify and refuse as they do, without keys or network
     Sim(Sim),
+    /// Be a gateway for the official clients: any dialect in, any provider out, reasoning always right
+    Serve(Serve),
     /// List the threads of a store, the one that was written to last first
     Threads(Threads),
     /// List the runs of a store, the one that was written to last first

@@ -55,17 +55,7 @@ pub(crate) fn with<T>(
 
 impl Opened {
     fn open(at: &At, missing: Missing) -> Result<Self, Failure> {
-        let Place { url, master_key_env } = place(at)?;
-        let options = Options {
-            master_key: master_key(at, master_key_env.as_deref())?,
-            retired_keys: at
-                .retired_key_file
-                .iter()
-                .map(|file| key(file))
-                .collect::<Result<_, _>>()?,
-            create: missing == Missing::IsMade,
-            ..Options::default()
-        };
+        let (url, options) = how_to_open(at, missing)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("the store's threads cannot be started")?;
         let opened = runtime.block_on(open(&url, &options));
@@ -177,8 +167,21 @@ impl Opened {
     }
 }
 
+/// Where the store is, and how it is opened.
+pub(crate) fn how_to_open(at: &At, missing: Missing) -> Result<(String, Options), Failure> {
+    let Place { url, master_key_env } = place(at)?;
+    let retired_keys = at.retired_key_file.iter().map(|file| key(file));
+    let options = Options {
+        master_key: master_key(at, master_key_env.as_deref())?,
+        retired_keys: retired_keys.collect::<Result<_, _>>()?,
+        create: missing == Missing::IsMade,
+        ..Options::default()
+    };
+    Ok((url, options))
+}
+
 /// Why a store was not opened.
-fn not_opened(error: StoreError, url: &str) -> Failure {
+pub(crate) fn not_opened(error: StoreError, url: &str) -> Failure {
     let shown = without_password(url);
     match error {
         StoreError::NotFound { .. } => Failure::NoStore(format!(

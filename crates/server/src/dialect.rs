@@ -26,13 +26,17 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         ("GET", "/v1/models") if is_anthropic => Door::Models(Wire::ANTHROPIC_MESSAGES),
         ("GET", "/v1/models") => Door::Models(Wire::OPENAI_CHAT),
         ("GET", "/v1beta/models") => Door::Models(Wire::GEMINI),
-        ("POST", path) if gemini_verb(path).is_some_and(|verb| verb.ends_with("enerateContent")) => {
+        ("POST", path)
+            if gemini_verb(path).is_some_and(|verb| verb.ends_with("enerateContent")) =>
+        {
             Door::Call(Wire::GEMINI)
         }
         (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
             Door::Other(Wire::GEMINI)
         }
-        (_, path) if is_anthropic || path.starts_with("/v1/messages") => Door::Other(Wire::ANTHROPIC_MESSAGES),
+        (_, path) if is_anthropic || path.starts_with("/v1/messages") => {
+            Door::Other(Wire::ANTHROPIC_MESSAGES)
+        }
         (_, path) if path.starts_with("/v1/responses") => Door::Other(Wire::OPENAI_RESPONSES),
         (_, _) => Door::Other(Wire::OPENAI_CHAT),
     }
@@ -66,7 +70,8 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
     }
     let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
     let Some(place) = tree.root().get("model").map(|model| model.range()) else { return request };
-    let (Some(before), Some(after)) = (request.body.get(..place.start), request.body.get(place.end..))
+    let (Some(before), Some(after)) =
+        (request.body.get(..place.start), request.body.get(place.end..))
     else {
         return request;
     };

@@ -11,12 +11,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use throughline_codec::{Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, codec, repair};
+use throughline_codec::{
+    Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, codec, repair,
+};
 use throughline_core::{
     Answer, Call, Credential, Did, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Stop,
-    Target, Tenant, UpstreamError, Wire,
+    Target, Tenant, UpstreamError, Why, Wire,
 };
 
+use crate::access::Admission;
 use crate::claimed::Dresser;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
@@ -31,6 +34,7 @@ const LARGEST_ANSWER: usize = 256 << 20;
 pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
     pub(crate) credential: Option<Credential>,
+    pub(crate) admission: Admission,
 }
 
 /// Why there is no answer.
@@ -73,6 +77,8 @@ struct Ready {
     /// What a provider would say to it.
     verdict: Verdict,
     conversation: Option<Conversation>,
+    /// Whose conversation it is.
+    tenant: Tenant,
     target: Target,
     stream: bool,
 }
@@ -86,6 +92,9 @@ impl<'g> Exchange<'g> {
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
         let asked = dialect::model(&self.wire, &request)
             .ok_or_else(|| Problem::new(400, "the request names no model: say which one to ask"))?;
+        if !self.caller.admission.allows(&asked) {
+            return Err(Problem::new(403, format!("this key may not ask for {asked}")));
+        }
         let all =
             self.gateway.directory.reach(&asked).map_err(|message| Problem::new(404, message))?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
@@ -99,7 +108,10 @@ impl<'g> Exchange<'g> {
                     return self.answer(ready, reached, answer, &request).await;
                 }
                 Ok(answer) => {
-                    last = Problem::new(answer.status, format!("{} could not answer", reached.endpoint));
+                    last = Problem::new(
+                        answer.status,
+                        format!("{} could not answer", reached.endpoint),
+                    );
                 }
                 Err(error) => last = Problem::of_upstream(&error),
             }
@@ -109,11 +121,14 @@ impl<'g> Exchange<'g> {
 
     /// Passes on what no dialect of ours reads.
     pub(crate) async fn other(&self, method: &str, request: Request) -> Result<Answered, Problem> {
-        let nobody = || Problem::new(404, format!("no provider answers {method} {}", bare(&request.path)));
+        let nobody =
+            || Problem::new(404, format!("no provider answers {method} {}", bare(&request.path)));
         let reached = self.gateway.directory.of_wire(&self.wire).ok_or_else(nobody)?;
         // Bases of OpenAI's kind hold the version already.
         let path = match self.wire.as_str() {
-            "openai-chat" | "openai-responses" => request.path.strip_prefix("/v1").unwrap_or(&request.path),
+            "openai-chat" | "openai-responses" => {
+                request.path.strip_prefix("/v1").unwrap_or(&request.path)
+            }
             _ => &request.path,
         };
         let sent = Sent {
@@ -135,7 +150,11 @@ impl<'g> Exchange<'g> {
 
     async fn prepare(&self, request: Request, reached: &Reached) -> Result<Ready, Problem> {
         let catalog = &self.gateway.catalog;
-        let target = catalog.target(&reached.provider, &reached.model, &reached.account);
+        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
+        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
+        let account = callers.as_ref().unwrap_or(&reached.account);
+        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        let target = catalog.target(&reached.provider, &reached.model, account);
         let is_same = target.origin.wire == self.wire;
         // What a caller of another dialect sends back was never this target's own.
         let source = if is_same {
@@ -151,9 +170,9 @@ impl<'g> Exchange<'g> {
             .map_err(|error| Problem::of_codec(&error))?;
         call.target = target.clone();
         let stream = call.stream;
-        let (mut encoded, conversation) = self.restored(to, call, &request).await?;
+        let (mut encoded, conversation) = self.restored(to, call, &request, &tenant).await?;
         let verdict = self.mended(to, &mut encoded, &target)?;
-        Ok(Ready { encoded, verdict, conversation, target, stream })
+        Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
     /// The request with what its caller had lost.
@@ -162,15 +181,19 @@ impl<'g> Exchange<'g> {
         to: &dyn Codec,
         call: Call,
         request: &Request,
+        tenant: &Tenant,
     ) -> Result<(Encoded, Option<Conversation>), Problem> {
         let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
         if self.gateway.mode == ReplayMode::Off {
+            // What is ours goes to no provider, whatever the mode.
+            let mut call = call;
+            Claims::remove(&mut call, Why::ByPolicy);
             return Ok((encode(&call)?, None));
         }
         let user = dialect::end_user(request);
-        let restored = self.gateway.replay.restore(&self.caller.tenant, user.as_deref(), call).await;
-        let restored =
-            restored.map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
+        let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
+        let restored = restored
+            .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;
         restored.account(&mut encoded);
         Ok((encoded, Some(restored.conversation)))
@@ -263,14 +286,14 @@ impl<'g> Exchange<'g> {
         }
         let keeper = Keeper {
             replay: Arc::clone(&self.gateway.replay),
-            tenant: self.caller.tenant.clone(),
+            tenant: ready.tenant.clone(),
             node: node.clone(),
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
         };
         let dresser = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
-            Dresser::new(self.wire.clone(), claims, self.caller.tenant.clone(), node)
+            Dresser::new(self.wire.clone(), claims, ready.tenant.clone(), node)
         });
         let said = Asked { target: ready.target.clone(), prefix: keeper.prefix };
         if ready.stream {
@@ -317,16 +340,12 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same.
     pub(crate) async fn keep(&self, reply: &throughline_core::Reply) {
-        let Some(conversation) = self.conversation.as_ref().filter(|_| reply.stop != Stop::Cut) else {
+        let Some(conversation) = self.conversation.as_ref().filter(|_| reply.stop != Stop::Cut)
+        else {
             return;
         };
-        let turn = Turn {
-            node: self.node.clone(),
-            conversation,
-            reply,
-            prefix: self.prefix,
-            ids: &[],
-        };
+        let turn =
+            Turn { node: self.node.clone(), conversation, reply, prefix: self.prefix, ids: &[] };
         drop(self.replay.capture(&self.tenant, &turn).await);
     }
 }
@@ -363,7 +382,8 @@ fn told(node: &NodeId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
 
 /// Whether a header of the provider is the caller's to see.
 fn passes_back(name: &str, is_same: bool) -> bool {
-    const OWN: &[&str] = &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
+    const OWN: &[&str] =
+        &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
     const OF_BODY: &[&str] = &["content-type", "content-encoding"];
     let is = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
     !is(OWN) && (is_same || !is(OF_BODY))

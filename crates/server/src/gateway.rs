@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt};
 use throughline_codec::Catalog;
 use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
 
+use crate::access::{self, Admission, Keyring};
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Exchange, Problem};
 use crate::replay::Replay;
@@ -50,6 +51,8 @@ pub struct Reached {
     pub endpoint: Name,
     /// The account of its seals.
     pub account: Name,
+    /// Whether it is asked with the caller's own key, and so is the caller's own account.
+    pub is_callers: bool,
     /// Its row.
     pub provider: Arc<Provider>,
     /// The model as it is called there.
@@ -68,6 +71,10 @@ pub struct Gateway {
     pub catalog: Arc<Catalog>,
     /// What it does about what a provider would refuse.
     pub mode: ReplayMode,
+    /// Who may ask.
+    pub keyring: Arc<dyn Keyring>,
+    /// Whether it answers other machines although there are no keys.
+    pub allow_open: bool,
     /// The largest body that is read.
     pub body_limit: usize,
 }
@@ -83,20 +90,23 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     if path == "/healthz" || path == "/readyz" {
-        return plain(StatusCode::OK, &json::object(|o| {
-            o.string("status", "ok");
-        }));
+        return plain(
+            StatusCode::OK,
+            &json::object(|o| {
+                o.string("status", "ok");
+            }),
+        );
     }
-    let caller = Caller {
-        tenant: Tenant::from("local"),
-        credential: credential(&parts.headers),
-    };
     let headers = passed_on(&parts.headers);
     let mut request = Request { path: path.into(), headers, body: Bytes::new() };
     let method = parts.method.as_str().to_owned();
     let door = dialect::door(&method, &request);
     let wire = match &door {
         Door::Call(wire) | Door::Models(wire) | Door::Other(wire) => wire.clone(),
+    };
+    let caller = match admitted(&gateway, &parts.headers).await {
+        Ok(caller) => caller,
+        Err(problem) => return refused(&wire, &problem),
     };
     match to_bytes(body, gateway.body_limit).await {
         Ok(body) => request.body = body,
@@ -109,11 +119,45 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     let answered = match door {
         Door::Models(wire) => return models(&gateway, &wire),
         Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
-        Door::Other(_) => Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await,
+        Door::Other(_) => {
+            Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await
+        }
     };
     match answered {
         Ok(answered) => answered.into_response(),
         Err(problem) => refused(&wire, &problem),
+    }
+}
+
+/// Who asks, if that is somebody who may.
+async fn admitted(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let credential = credential(headers);
+    let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
+    let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
+    let admission = gateway.keyring.admit(key).await;
+    let admission = admission.map_err(|error| Problem {
+        status: 503,
+        message: format!("the keys cannot be read: {error}"),
+    })?;
+    let refused = |status, message: &str| Err(Problem { status, message: message.to_owned() });
+    match &admission {
+        Admission::Refused => {
+            refused(401, "this gateway needs a key: make one with `throughline keys create`")
+        }
+        Admission::Open if !gateway.allow_open && !access::is_local(headers) => refused(
+            403,
+            "this gateway has no keys, so it answers this machine only: ask it as localhost, \
+             or make a key with `throughline keys create`",
+        ),
+        Admission::Key { tenant, .. } => {
+            let tenant = tenant.clone();
+            // A key of ours is no provider's.
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+        }
+        Admission::Open => {
+            let tenant = Tenant::from("default");
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+        }
     }
 }
 
@@ -137,7 +181,8 @@ impl Answered {
             Outgoing::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
         };
         let mut response = Response::new(body);
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         for (name, value) in &self.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
@@ -204,15 +249,32 @@ fn models(gateway: &Gateway, wire: &Wire) -> Response {
 
 /// The headers that speak of the connection or hold a key: none of them goes on.
 const OWN: &[&str] = &[
-    "host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade",
-    "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "authorization", "x-api-key",
-    "x-goog-api-key", "api-key", "cookie", "x-throughline-user",
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "proxy-authorization",
+    "proxy-connection",
+    "expect",
+    "accept-encoding",
+    "authorization",
+    "x-api-key",
+    "x-goog-api-key",
+    "api-key",
+    "cookie",
+    "x-throughline-user",
 ];
 
 fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
     let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
     passed
-        .filter_map(|(name, value)| Some((Name::from(name.as_str()), Name::from(value.to_str().ok()?))))
+        .filter_map(|(name, value)| {
+            Some((Name::from(name.as_str()), Name::from(value.to_str().ok()?)))
+        })
         .collect()
 }
 

@@ -3,6 +3,7 @@
 //! A [`Gateway`] answers in four dialects on one port, and asks whomever the [`Directory`] says over the port `Upstream`.
 //! [`Replay`] is its heart: it keeps what models answered, and puts back into a request what its client has lost.
 
+mod access;
 mod claimed;
 mod dialect;
 mod exchange;
@@ -10,6 +11,7 @@ mod gateway;
 mod replay;
 mod stream;
 
+pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
 pub use crate::replay::{
     Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,

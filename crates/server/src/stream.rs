@@ -46,7 +46,8 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
     let Relay { answer, from, to, said, framing, dresser, keeper } = relay;
     let theirs = answer.header("content-type").and_then(Framing::of_content_type);
     let mut decoder = StreamDecoder::framed(from, &said, theirs.unwrap_or_else(|| from.framing()));
-    let mut writer = dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
+    let mut writer =
+        dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
     let mut chunks = answer.body;
     let mut is_kept = false;
     loop {

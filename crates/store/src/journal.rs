@@ -95,6 +95,11 @@ impl Journal {
         self.signer.store()
     }
 
+    /// A secret of this store for some purpose: the same whenever it is opened, and told to nobody else.
+    pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        self.keys.derived(purpose)
+    }
+
     /// Writes what is still to be written, and closes. Every other use ends in [`StoreError::Closed`].
     pub async fn close(&self) -> Result<(), StoreError> {
         self.backend.close().await

@@ -206,6 +206,15 @@ impl Keys {
         Secret::new(blake3::derive_key("throughline 2026 store manifests", &*self.secret))
     }
 
+    /// A key of the store's own for some other purpose.
+    pub(crate) fn derived(&self, purpose: &str) -> [u8; 32] {
+        let hash = blake3::Hasher::new_keyed(&self.secret)
+            .update(b"derived ")
+            .update(purpose.as_bytes())
+            .finalize();
+        *hash.as_bytes()
+    }
+
     /// The keyed hash of an API key.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =

@@ -1,5 +1,6 @@
 //! What can be asked of the gateway's configuration and of its keys: `config` and `keys`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -8,6 +9,25 @@ use clap::{Args, Subcommand};
 use super::model;
 use super::store::{At, Printing};
 use crate::amount;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline serve\n  \
+    throughline serve --listen 127.0.0.1:0\n  \
+    throughline serve --config staging.toml --store postgres://app@db/throughline\n\n\
+    Without a configuration and without any key it answers as `sim/claude-sonnet-4-5`, `sim/gpt-5.2`,\n\
+    `sim/gemini-3-pro-preview` and `sim/deepseek-v4-pro`. Real providers are there as soon as their\n\
+    usual key variables are set, or a caller brings its own key. Ctrl-C lets streams end and stops it.")]
+pub(crate) struct Serve {
+    /// Where to listen, instead of where the configuration says; port 0 for any that is free
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Answer other machines although there are no keys
+    #[arg(long)]
+    pub(crate) allow_open: bool,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {

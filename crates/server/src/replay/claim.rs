@@ -123,6 +123,12 @@ impl Claims {
         splice::remove_claims(call, why)
     }
 
+    /// A name for whoever has that key: the same for the same key, and it tells nothing of it.
+    pub fn name_of_caller(&self, key: &str) -> Name {
+        let nobody = Tenant::from("");
+        Name::from(format!("caller-{}", self.authenticator(&nobody, &["caller", key], 20)))
+    }
+
     /// An authenticator over the tenant and these words.
     fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);

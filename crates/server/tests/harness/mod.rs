@@ -1,6 +1,11 @@
 //! A gateway with the simulators behind it, and a plain client for each dialect.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 
@@ -10,9 +15,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Name, Provider, Wire};
+use throughline_core::{Boxed, Name, Provider, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
-use throughline_server::{Claims, Directory, Gateway, Reached, Replay, ReplayMode};
+use throughline_server::{
+    Admission, Claims, Directory, Gateway, Keyring, Reached, Replay, ReplayMode,
+};
 use throughline_sim::Simulator;
 use throughline_testkit::Folder;
 
@@ -40,6 +47,15 @@ pub(crate) struct Gate {
     _folder: Folder,
 }
 
+/// There are no keys.
+struct NoKeys;
+
+impl Keyring for NoKeys {
+    fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
+        Box::pin(async { Ok(Admission::Open) })
+    }
+}
+
 /// The simulators, each model under its maker's row.
 struct Simulated {
     catalog: Arc<Catalog>,
@@ -47,7 +63,12 @@ struct Simulated {
 
 impl Simulated {
     fn row(&self, model: &str) -> Option<Arc<Provider>> {
-        let rows = [("claude", "anthropic"), ("gpt", "openai"), ("gemini", "gemini"), ("deepseek", "deepseek")];
+        let rows = [
+            ("claude", "anthropic"),
+            ("gpt", "openai"),
+            ("gemini", "gemini"),
+            ("deepseek", "deepseek"),
+        ];
         let (_, row) = rows.iter().find(|(begins, _)| model.starts_with(begins))?;
         self.catalog.provider(row)
     }
@@ -58,7 +79,13 @@ impl Directory for Simulated {
         let model = model.strip_prefix("sim/").unwrap_or(model);
         let provider = self.row(model).ok_or_else(|| format!("there is no model `{model}`"))?;
         let endpoint = Name::from(format!("sim-{}", provider.name));
-        Ok(vec![Reached { endpoint, account: "sim".into(), provider, model: model.into() }])
+        Ok(vec![Reached {
+            endpoint,
+            account: "sim".into(),
+            is_callers: false,
+            provider,
+            model: model.into(),
+        }])
     }
 
     fn of_wire(&self, _: &Wire) -> Option<Reached> {
@@ -81,18 +108,28 @@ impl Gate {
             let name = format!("sim-{}", row.name);
             let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
             let options = EndpointOptions { retry, ..EndpointOptions::default() };
-            Endpoint::new(name, Arc::clone(&row), &format!("{}/at/{}", simulator.url(), row.name), key).unwrap().with(options)
+            Endpoint::new(
+                name,
+                Arc::clone(&row),
+                &format!("{}/at/{}", simulator.url(), row.name),
+                key,
+            )
+            .unwrap()
+            .with(options)
         });
         let upstream = Http::new(endpoints, Arc::new(jiff::Timestamp::now)).unwrap();
         let folder = Folder::new("gateway");
         let url = format!("sqlite://{}", folder.join("store.db").display());
-        let store = throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+        let store =
+            throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
         let gateway = Gateway {
             replay: Arc::new(Replay::new(Arc::new(store), Claims::new([7; 32]))),
             upstream: Arc::new(upstream),
             directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
             catalog,
             mode,
+            keyring: Arc::new(NoKeys),
+            allow_open: false,
             body_limit: 64 << 20,
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -113,7 +150,9 @@ impl Gate {
     /// Two questions, with tools and reasoning. Gives the number of answers.
     pub(crate) async fn converse(&self, say: Say, model: &str, stream: bool, drops: bool) -> usize {
         let conversed = self.try_converse(say, model, stream, drops).await;
-        conversed.unwrap_or_else(|error| panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}"))
+        conversed.unwrap_or_else(|error| {
+            panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}")
+        })
     }
 
     pub(crate) async fn try_converse(
@@ -143,7 +182,13 @@ impl Gate {
     }
 
     /// The messages that the answer adds to the history.
-    async fn ask(&self, say: Say, model: &str, history: &[Value], stream: bool) -> Result<Vec<Value>, String> {
+    async fn ask(
+        &self,
+        say: Say,
+        model: &str,
+        history: &[Value],
+        stream: bool,
+    ) -> Result<Vec<Value>, String> {
         let (path, body) = say.request(model, history, stream);
         let request = hyper::Request::post(format!("{}{path}", self.url))
             .header("content-type", "application/json")
@@ -153,7 +198,8 @@ impl Gate {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let response = client.request(request).await.unwrap();
         let status = response.status();
-        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let kind =
+            response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
         let body = response.into_body().collect().await.unwrap().to_bytes();
         if !status.is_success() {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
@@ -188,7 +234,8 @@ impl Say {
     fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
         match self {
             Say::Messages => {
-                let tools = tools().map(|(name, schema)| json!({"name": name, "input_schema": schema}));
+                let tools =
+                    tools().map(|(name, schema)| json!({"name": name, "input_schema": schema}));
                 let thinking = json!({"type": "enabled", "budget_tokens": 2048});
                 let body = json!({"model": model, "max_tokens": 8192, "thinking": thinking, "tools": tools,
                                   "messages": history, "stream": stream});
@@ -205,11 +252,13 @@ impl Say {
                 let tools = tools().map(|(name, schema)| {
                     json!({"type": "function", "function": {"name": name, "parameters": schema}})
                 });
-                let body = json!({"model": model, "messages": history, "tools": tools, "stream": stream});
+                let body =
+                    json!({"model": model, "messages": history, "tools": tools, "stream": stream});
                 ("/v1/chat/completions".to_owned(), body)
             }
             Say::Gemini => {
-                let tools = tools().map(|(name, schema)| json!({"name": name, "parametersJsonSchema": schema}));
+                let tools = tools()
+                    .map(|(name, schema)| json!({"name": name, "parametersJsonSchema": schema}));
                 let thinking = json!({"includeThoughts": true, "thinkingLevel": "LOW"});
                 let body = json!({"contents": history, "tools": [{"functionDeclarations": tools}],
                                   "generationConfig": {"thinkingConfig": thinking}});
@@ -230,16 +279,19 @@ impl Say {
 
     fn streamed(self, frames: &[Frame]) -> Vec<Value> {
         let events = frames.iter().filter(|frame| &*frame.data != b"[DONE]");
-        let events: Vec<Value> = events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
+        let events: Vec<Value> =
+            events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
         match self {
             Say::Messages => vec![json!({"role": "assistant", "content": blocks(&events)})],
             Say::Responses => {
-                let last = events.iter().find(|event| event["type"] == "response.completed").unwrap();
+                let last =
+                    events.iter().find(|event| event["type"] == "response.completed").unwrap();
                 self.answer(&last["response"])
             }
             Say::Chat => vec![chat_message(&events)],
             Say::Gemini => {
-                let parts = |event: &Value| event["candidates"][0]["content"]["parts"].as_array().cloned();
+                let parts =
+                    |event: &Value| event["candidates"][0]["content"]["parts"].as_array().cloned();
                 let parts: Vec<Value> = events.iter().filter_map(parts).flatten().collect();
                 vec![json!({"role": "model", "parts": parts})]
             }
@@ -251,7 +303,9 @@ impl Say {
         let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
         match self {
             Say::Messages => {
-                let blocks = all(&said[0]["content"]).into_iter().filter(|block| block["type"] == "tool_use");
+                let blocks = all(&said[0]["content"])
+                    .into_iter()
+                    .filter(|block| block["type"] == "tool_use");
                 blocks.map(|block| (text(&block["id"]), text(&block["name"]))).collect()
             }
             Say::Responses => {
@@ -263,8 +317,14 @@ impl Say {
                 calls.map(|call| (text(&call["id"]), text(&call["function"]["name"]))).collect()
             }
             Say::Gemini => {
-                let calls = all(&said[0]["parts"]).into_iter().filter(|part| part["functionCall"].is_object());
-                calls.map(|part| (text(&part["functionCall"]["id"]), text(&part["functionCall"]["name"]))).collect()
+                let calls = all(&said[0]["parts"])
+                    .into_iter()
+                    .filter(|part| part["functionCall"].is_object());
+                calls
+                    .map(|part| {
+                        (text(&part["functionCall"]["id"]), text(&part["functionCall"]["name"]))
+                    })
+                    .collect()
             }
         }
     }
@@ -303,29 +363,32 @@ impl Say {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
         };
-        let kept = said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
-            match self {
-                Say::Messages => {
-                    message["content"] = json!(without(&message["content"], |block| block["type"] == "thinking"
-                        || block["type"] == "redacted_thinking"));
-                }
-                Say::Gemini => {
-                    let mut parts = without(&message["parts"], |part| part["thought"] == true);
-                    for part in &mut parts {
-                        part.as_object_mut().unwrap().remove("thoughtSignature");
+        let kept =
+            said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
+                match self {
+                    Say::Messages => {
+                        message["content"] =
+                            json!(without(&message["content"], |block| block["type"]
+                                == "thinking"
+                                || block["type"] == "redacted_thinking"));
                     }
-                    message["parts"] = json!(parts);
-                }
-                Say::Chat => {
-                    let message = message.as_object_mut().unwrap();
-                    for key in ["reasoning_content", "reasoning", "reasoning_details"] {
-                        message.remove(key);
+                    Say::Gemini => {
+                        let mut parts = without(&message["parts"], |part| part["thought"] == true);
+                        for part in &mut parts {
+                            part.as_object_mut().unwrap().remove("thoughtSignature");
+                        }
+                        message["parts"] = json!(parts);
                     }
+                    Say::Chat => {
+                        let message = message.as_object_mut().unwrap();
+                        for key in ["reasoning_content", "reasoning", "reasoning_details"] {
+                            message.remove(key);
+                        }
+                    }
+                    Say::Responses => {}
                 }
-                Say::Responses => {}
-            }
-            message
-        });
+                message
+            });
         kept.collect()
     }
 }
@@ -363,7 +426,9 @@ fn blocks(events: &[Value]) -> Vec<Value> {
 fn chat_message(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": ""});
     let mut calls: Vec<Value> = Vec::new();
-    for delta in events.iter().filter_map(|event| event["choices"].get(0)).map(|choice| &choice["delta"]) {
+    for delta in
+        events.iter().filter_map(|event| event["choices"].get(0)).map(|choice| &choice["delta"])
+    {
         for key in ["content", "reasoning_content"] {
             if let Some(more) = delta[key].as_str() {
                 let said = message[key].as_str().unwrap_or_default();

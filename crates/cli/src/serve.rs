@@ -1,0 +1,124 @@
+//! `throughline serve`: the gateway, in the foreground.
+
+mod directory;
+mod keyring;
+mod welcome;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::serve::ListenerExt as _;
+use throughline_codec::Catalog;
+use throughline_provider::Http;
+use throughline_server::{Claims, Gateway, Replay, ReplayMode};
+use throughline_store::{Durability, Journal, open};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::config::{self, Capture, Config};
+use crate::failure::Failure;
+use crate::options::Serve;
+use crate::store::{Missing, Signals, how_to_open, not_opened, without_password};
+use crate::text;
+
+use self::directory::{Phonebook, endpoints};
+use self::keyring::StoreKeys;
+
+pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
+    let config = config::load(options.at.config.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the gateway cannot be started")?.block_on(serve(options, config))
+}
+
+async fn serve(options: &Serve, config: Config) -> Result<(), Failure> {
+    let listen = options.listen.unwrap_or(config.server.listen);
+    let allow_open = options.allow_open || config.server.allow_open;
+    let (url, mut how) = how_to_open(&options.at, Missing::IsMade)?;
+    how.durability = match config.gateway.capture {
+        Capture::Durable => Durability::Durable,
+        Capture::Relaxed => Durability::Relaxed,
+    };
+    let journal = open(&url, &how).await.map_err(|error| not_opened(error, &url))?;
+    let served = answer(&config, &journal, listen, allow_open, &without_password(&url)).await;
+    let closed = journal.close().await.map_err(|error| not_opened(error, &url));
+    served.and(closed)
+}
+
+async fn answer(
+    config: &Config,
+    journal: &Journal,
+    listen: SocketAddr,
+    allow_open: bool,
+    store: &str,
+) -> Result<(), Failure> {
+    let has_keys = journal.has_api_keys().await.context("the keys cannot be read")?;
+    if !listen.ip().is_loopback() && !has_keys && !allow_open {
+        return Err(Failure::Usage(format!(
+            "{listen} is open to other machines, and there are no keys: make one with \
+             `throughline keys create`, or say --allow-open"
+        )));
+    }
+    let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "{listen} is in use: choose another with --listen, or port 0 for any that is free"
+        ),
+        _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
+    })?;
+    let address = listener.local_addr().context("the address cannot be told")?;
+    let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
+    let simulator = simulator.context("the simulators cannot be started")?;
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let endpoints = endpoints(&config.routes, &config.gateway.timeouts, &catalog, &simulator.url());
+    let endpoints = endpoints.map_err(|error| Failure::BadData(error.to_string()))?;
+    let upstream = Http::new(endpoints, Arc::new(now));
+    let upstream = upstream.map_err(|error| Failure::BadData(error.to_string()))?;
+    let claims = Claims::new(journal.derived_key("claims"));
+    let gateway = Gateway {
+        replay: Arc::new(Replay::new(Arc::new(journal.clone()), claims)),
+        upstream: Arc::new(upstream),
+        directory: Arc::new(Phonebook::new(config.routes.clone(), Arc::clone(&catalog))),
+        catalog,
+        mode: mode(config.gateway.replay),
+        keyring: Arc::new(StoreKeys::new(journal.clone())),
+        allow_open,
+        body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
+    };
+    text::write_styled(&welcome::welcome(config, address, store, has_keys))?;
+    let mut signals = Signals::new().context("signals cannot be waited for")?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    // A stream is many small writes, and each would wait for the last one's acknowledgement.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+    let serving = axum::serve(listener, gateway.router()).with_graceful_shutdown(async {
+        drop(stopped.await);
+    });
+    let mut serving = tokio::spawn(serving.into_future());
+    tokio::select! {
+        ended = &mut serving => drop(ended),
+        () = signals.asked_to_stop() => {
+            drop(stop);
+            // Streams may end; whoever asks twice does not wait for them.
+            tokio::select! {
+                ended = timeout(config.gateway.timeouts.shutdown, serving) => drop(ended),
+                () = signals.asked_to_stop() => {}
+            }
+        }
+    }
+    simulator.stop().await;
+    Ok(())
+}
+
+fn mode(mode: config::ReplayMode) -> ReplayMode {
+    match mode {
+        config::ReplayMode::Observe => ReplayMode::Observe,
+        config::ReplayMode::Repair => ReplayMode::Repair,
+        config::ReplayMode::Enforce => ReplayMode::Enforce,
+        config::ReplayMode::Off => ReplayMode::Off,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the cli is who reads the clock")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

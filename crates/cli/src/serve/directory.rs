@@ -1,0 +1,110 @@
+//! Whom a model's name reaches, as the configuration says; and the endpoints that there are.
+
+use std::sync::Arc;
+
+use throughline_codec::Catalog;
+use throughline_core::{Name, Provider, Wire};
+use throughline_provider::{Endpoint as Line, EndpointOptions, InvalidEndpoint, Source};
+use throughline_server::{Directory, Reached};
+
+use crate::config::{Credential, Endpoint, Routes, Timeouts};
+
+/// The models that the simulators are asked for most.
+const SIMULATED: &[&str] =
+    &["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+
+/// The configuration as a directory.
+pub(super) struct Phonebook {
+    routes: Routes,
+    catalog: Arc<Catalog>,
+}
+
+impl Phonebook {
+    pub(super) fn new(routes: Routes, catalog: Arc<Catalog>) -> Self {
+        Self { routes, catalog }
+    }
+
+    fn reached(&self, provider: &str, model: &str) -> Option<Reached> {
+        let settings = self.routes.provider(provider)?;
+        let row = settings.row_for(model, &self.catalog)?;
+        let (endpoint, is_callers) = match (&settings.endpoint, &settings.credential) {
+            (Endpoint::Simulators, _) => (simulated(&row), false),
+            (Endpoint::Remote(_), Credential::Callers) => {
+                (Arc::clone(&settings.name), row.key_env.is_some())
+            }
+            (Endpoint::Remote(_), Credential::Own { .. } | Credential::Missing { .. }) => {
+                (Arc::clone(&settings.name), false)
+            }
+        };
+        let account = Arc::clone(&settings.name);
+        Some(Reached { endpoint, account, is_callers, provider: row, model: Name::from(model) })
+    }
+}
+
+impl Directory for Phonebook {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let found = self.routes.resolve(model).map_err(|error| error.to_string())?;
+        let reached = found.iter().filter_map(|to| self.reached(&to.provider, &to.model));
+        Ok(reached.collect())
+    }
+
+    fn of_wire(&self, wire: &Wire) -> Option<Reached> {
+        let row = self.catalog.default_provider(wire)?;
+        self.reached(&row.name, "")
+    }
+
+    fn models(&self) -> Vec<Name> {
+        let aliases = self.routes.routes().iter().map(|route| Arc::clone(&route.model));
+        // A pattern names no model.
+        let own = self.routes.providers().iter().flat_map(|provider| &provider.models);
+        let own = own.filter(|model| !model.contains('*')).cloned();
+        let simulated = SIMULATED.iter().map(|model| Name::from(*model));
+        aliases.chain(own).chain(simulated).collect()
+    }
+}
+
+/// What the simulators' endpoint for a row is called.
+fn simulated(row: &Provider) -> Name {
+    Name::from(format!("sim {}", row.name))
+}
+
+/// The endpoints of the configuration, and the simulators at that address.
+pub(super) fn endpoints(
+    routes: &Routes,
+    timeouts: &Timeouts,
+    catalog: &Catalog,
+    simulators: &str,
+) -> Result<Vec<Line>, InvalidEndpoint> {
+    let options = EndpointOptions {
+        connect: timeouts.connect,
+        first_byte: timeouts.first_byte,
+        between_bytes: timeouts.idle,
+        ..EndpointOptions::default()
+    };
+    let mut lines = Vec::new();
+    for settings in routes.providers() {
+        match &settings.endpoint {
+            Endpoint::Remote(row) => {
+                let source = match &settings.credential {
+                    Credential::Own { key, .. } => {
+                        Source::Key(throughline_core::Credential::new(key.reveal()))
+                    }
+                    Credential::Callers if row.key_env.is_none() => Source::Open,
+                    Credential::Callers | Credential::Missing { .. } => Source::Caller,
+                };
+                let name = Arc::clone(&settings.name);
+                let line = Line::new(name, Arc::clone(row), &row.base_url, source)?;
+                lines.push(line.with(options));
+            }
+            Endpoint::Simulators => {
+                for row in catalog.providers() {
+                    let at = format!("{simulators}/at/{}", row.name);
+                    let key = throughline_core::Credential::new("throughline");
+                    let line = Line::new(simulated(row), Arc::clone(row), &at, Source::Key(key))?;
+                    lines.push(line.with(options));
+                }
+            }
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,105 @@
+//! Who may ask.
+//!
+//! Where there are keys, a caller needs one. Where there are none, the gateway answers this machine only: a page of another site that a
+//! browser shows must not use it, so a foreign `Host` or `Origin` is refused.
+
+use axum::http::HeaderMap;
+use axum::http::header::{HOST, ORIGIN};
+use throughline_core::{Boxed, Name, Tenant, fits};
+
+/// The keys of the gateway.
+pub trait Keyring: Send + Sync {
+    /// Who has that key.
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission>;
+}
+
+/// What a key admits to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// There are no keys at all.
+    Open,
+    /// Whoever has this key.
+    Key {
+        /// Whose conversations it may go on with.
+        tenant: Tenant,
+        /// The models that it may ask for, as patterns; all without any.
+        models: Vec<Name>,
+    },
+    /// There are keys, and this is none of them.
+    Refused,
+}
+
+impl Admission {
+    /// Whether it may ask for the model of that name.
+    pub(crate) fn allows(&self, model: &str) -> bool {
+        match self {
+            Admission::Key { models, .. } => {
+                models.is_empty() || models.iter().any(|pattern| fits(pattern, model))
+            }
+            Admission::Open | Admission::Refused => true,
+        }
+    }
+}
+
+/// What keys of ours begin with.
+pub(crate) const KEY: &str = "tl_";
+
+/// Whether a request comes from this machine, and from no other site's page.
+pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).unwrap_or_default();
+    let is_foreign = |origin: &str| {
+        let site = origin.split_once("://").map(|(_, site)| site);
+        site != Some(host)
+    };
+    is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
+}
+
+/// Whether a `Host` header names this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_loopback || name.eq_ignore_ascii_case("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn local(host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
+        is_local(&headers)
+    }
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for host in ["localhost:4400", "127.0.0.1:4400", "127.9.9.9", "[::1]:4400", "LOCALHOST"] {
+            assert!(local(host, None), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com:4400",
+            "10.0.0.1",
+            "[::2]",
+            "127.0.0.1.example.com",
+        ] {
+            assert!(!local(host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_not() {
+        assert!(local("localhost:4400", Some("http://localhost:4400")));
+        assert!(!local("localhost:4400", Some("http://localhost:5173")));
+        assert!(!local("localhost:4400", Some("https://example.com")));
+        assert!(!local("localhost:4400", Some("null")));
+    }
+}
