@@ -84,6 +84,7 @@ async fn answer(
         keyring: Arc::new(StoreKeys::new(journal.clone())),
         allow_open,
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
+        depth_limit: config.gateway.depth_limit,
     };
     text::write_styled(&welcome::welcome(config, address, store, has_keys))?;
     let mut signals = Signals::new().context("signals cannot be waited for")?;

@@ -48,6 +48,27 @@ fn gemini_verb(path: &str) -> Option<&str> {
     rest.rsplit_once(':').map(|(_, verb)| verb)
 }
 
+/// Whether a JSON text is nested deeper than that, at any place.
+pub(crate) fn is_deeper_than(text: &[u8], limit: u32) -> bool {
+    let (mut depth, mut is_string, mut is_escaped) = (0_u32, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            b'{' | b'[' if !is_string => {
+                depth += 1;
+                if depth > limit {
+                    return true;
+                }
+            }
+            b'}' | b']' if !is_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// The model that a request names, as its caller wrote it.
 pub(crate) fn model(wire: &Wire, request: &Request) -> Option<Name> {
     if *wire == Wire::GEMINI {
@@ -69,7 +90,9 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
         return Request { path: path.into(), ..request };
     }
     let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
-    let Some(place) = tree.root().get("model").map(|model| model.range()) else { return request };
+    let Some(place) = tree.root().get("model").map(throughline_core::Node::range) else {
+        return request;
+    };
     let (Some(before), Some(after)) =
         (request.body.get(..place.start), request.body.get(place.end..))
     else {

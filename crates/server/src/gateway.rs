@@ -77,6 +77,8 @@ pub struct Gateway {
     pub allow_open: bool,
     /// The largest body that is read.
     pub body_limit: usize,
+    /// The deepest nesting of its JSON.
+    pub depth_limit: u32,
 }
 
 impl Gateway {
@@ -115,6 +117,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             let message = format!("the body is larger than {limit} MiB, or was cut: send less");
             return refused(&wire, &Problem { status: 413, message });
         }
+    }
+    if dialect::is_deeper_than(&request.body, gateway.depth_limit) {
+        let limit = gateway.depth_limit;
+        let message = format!("the body is nested deeper than {limit}: no request needs that");
+        return refused(&wire, &Problem { status: 400, message });
     }
     let answered = match door {
         Door::Models(wire) => return models(&gateway, &wire),

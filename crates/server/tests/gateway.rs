@@ -1,6 +1,7 @@
 //! The gateway as its callers meet it: over HTTP, with the simulators behind it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test file uses some of the harness")]
 
 mod harness;
 

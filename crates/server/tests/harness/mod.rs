@@ -117,7 +117,7 @@ impl Gate {
             .unwrap()
             .with(options)
         });
-        let upstream = Http::new(endpoints, Arc::new(jiff::Timestamp::now)).unwrap();
+        let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
         let folder = Folder::new("gateway");
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let store =
@@ -131,6 +131,7 @@ impl Gate {
             keyring: Arc::new(NoKeys),
             allow_open: false,
             body_limit: 64 << 20,
+            depth_limit: 512,
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -150,9 +151,8 @@ impl Gate {
     /// Two questions, with tools and reasoning. Gives the number of answers.
     pub(crate) async fn converse(&self, say: Say, model: &str, stream: bool, drops: bool) -> usize {
         let conversed = self.try_converse(say, model, stream, drops).await;
-        conversed.unwrap_or_else(|error| {
-            panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}")
-        })
+        let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
+        conversed.map_err(|error| format!("{asked}: {error}")).unwrap()
     }
 
     pub(crate) async fn try_converse(
@@ -179,6 +179,36 @@ impl Gate {
             }
         }
         Ok(answers)
+    }
+
+    /// How many requests reached the simulator.
+    pub(crate) fn requests(&self) -> usize {
+        self.simulator.ledger().entries.len()
+    }
+
+    /// The status and the body of the answer to one request.
+    pub(crate) async fn post(&self, say: Say, model: &str, history: &[Value]) -> (u16, Value) {
+        let (path, body) = say.request(model, history, false);
+        self.raw(&path, body.to_string().into_bytes(), &[]).await
+    }
+
+    /// The same for any body, with these headers.
+    pub(crate) async fn raw(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
+        let mut request = hyper::Request::post(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
     }
 
     /// The messages that the answer adds to the history.
@@ -208,9 +238,9 @@ impl Gate {
             return Ok(say.answer(&serde_json::from_slice(&body).unwrap()));
         }
         let framing = kind.as_deref().and_then(Framing::of_content_type).unwrap();
-        let (mut framer, mut frames) = (Framer::new(framing), Vec::new());
-        framer.push(&body, &mut frames).unwrap();
-        framer.finish(&mut frames).unwrap();
+        let (mut cutter, mut frames) = (Framer::new(framing), Vec::new());
+        cutter.push(&body, &mut frames).unwrap();
+        cutter.finish(&mut frames).unwrap();
         Ok(say.streamed(&frames))
     }
 }
@@ -224,7 +254,7 @@ fn tools() -> [(&'static str, Value); 2] {
 type CallOf = (String, String);
 
 impl Say {
-    fn user(self, text: &str) -> Value {
+    pub(crate) fn user(self, text: &str) -> Value {
         match self {
             Say::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
             Say::Messages | Say::Responses | Say::Chat => json!({"role": "user", "content": text}),
