@@ -25,6 +25,7 @@ use crate::text;
 
 use self::directory::{Phonebook, endpoints};
 use self::keyring::StoreKeys;
+use self::welcome::Open;
 
 pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
     let config = config::load(options.at.config.as_deref())?;
@@ -86,7 +87,12 @@ async fn answer(
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
         depth_limit: config.gateway.depth_limit,
     };
-    text::write_styled(&welcome::welcome(config, address, store, has_keys))?;
+    let open = match (has_keys, allow_open) {
+        (true, _) => Open::ToKeys,
+        (false, true) => Open::ToAll,
+        (false, false) => Open::ToThisMachine,
+    };
+    text::write_styled(&welcome::welcome(config, address, store, open))?;
     let mut signals = Signals::new().context("signals cannot be waited for")?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     // A stream is many small writes, and each would wait for the last one's acknowledgement.

@@ -30,6 +30,11 @@ pub enum Admission {
 }
 
 impl Admission {
+    /// Whether it may ask for some models only.
+    pub(crate) fn is_limited(&self) -> bool {
+        matches!(self, Admission::Key { models, .. } if !models.is_empty())
+    }
+
     /// Whether it may ask for the model of that name.
     pub(crate) fn allows(&self, model: &str) -> bool {
         match self {

@@ -13,6 +13,8 @@ pub(crate) enum Door {
     Models(Wire),
     /// Something else of that dialect, which its provider answers.
     Other(Wire),
+    /// Nothing that anybody here knows, to be said in that wire's words.
+    Nowhere(Wire),
 }
 
 /// What a request wants, by its method, its path and its headers.
@@ -34,6 +36,7 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
             Door::Other(Wire::GEMINI)
         }
+        (_, path) if !path.starts_with("/v1/") => Door::Nowhere(Wire::OPENAI_CHAT),
         (_, path) if is_anthropic || path.starts_with("/v1/messages") => {
             Door::Other(Wire::ANTHROPIC_MESSAGES)
         }
@@ -75,7 +78,7 @@ pub(crate) fn model(wire: &Wire, request: &Request) -> Option<Name> {
         let path = request.path.split('?').next()?;
         let (_, rest) = path.split_once("/models/")?;
         let (model, _) = rest.rsplit_once(':')?;
-        return Some(Name::from(model));
+        return Some(Name::from(model.replace("%2F", "/").replace("%2f", "/")));
     }
     Tree::parse(request.body.clone()).ok()?.root().name_of("model")
 }
@@ -86,6 +89,9 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
         return request;
     }
     if *wire == Wire::GEMINI {
+        let written = [from.to_owned(), from.replace('/', "%2F"), from.replace('/', "%2f")];
+        let found = written.iter().find(|name| request.path.contains(&format!("/models/{name}:")));
+        let from = found.map_or(from, |name| name.as_str());
         let path = request.path.replacen(&format!("/models/{from}:"), &format!("/models/{to}:"), 1);
         return Request { path: path.into(), ..request };
     }

@@ -90,8 +90,7 @@ impl<'g> Exchange<'g> {
 
     /// Asks a model.
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
-        let asked = dialect::model(&self.wire, &request)
-            .ok_or_else(|| Problem::new(400, "the request names no model: say which one to ask"))?;
+        let asked = dialect::model(&self.wire, &request).ok_or_else(|| unnamed(&request))?;
         if !self.caller.admission.allows(&asked) {
             return Err(Problem::new(403, format!("this key may not ask for {asked}")));
         }
@@ -121,9 +120,25 @@ impl<'g> Exchange<'g> {
 
     /// Passes on what no dialect of ours reads.
     pub(crate) async fn other(&self, method: &str, request: Request) -> Result<Answered, Problem> {
-        let nobody =
-            || Problem::new(404, format!("no provider answers {method} {}", bare(&request.path)));
-        let reached = self.gateway.directory.of_wire(&self.wire).ok_or_else(nobody)?;
+        if self.caller.admission.is_limited() {
+            let message = "this key may ask for some models only, and for nothing else";
+            return Err(Problem::new(403, message));
+        }
+        let nobody = format!("no provider answers {method} {}", bare(&request.path));
+        let nobody = || Problem::new(404, nobody);
+        // Where a model is named, its own provider answers.
+        let directory = &self.gateway.directory;
+        let named = dialect::model(&self.wire, &request);
+        let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
+        let (reached, request) = match named {
+            Some((all, name)) => {
+                let same = all.into_iter().find(|reached| reached.provider.wire == self.wire);
+                let reached = same.ok_or_else(nobody)?;
+                let renamed = dialect::renamed(&self.wire, request, &name, &reached.model);
+                (reached, renamed)
+            }
+            None => (directory.of_wire(&self.wire).ok_or_else(nobody)?, request),
+        };
         // Bases of OpenAI's kind hold the version already.
         let path = match self.wire.as_str() {
             "openai-chat" | "openai-responses" => {
@@ -243,10 +258,12 @@ impl<'g> Exchange<'g> {
         let wire = &ready.target.origin.wire;
         let path = speaker(wire).map(|codec| codec.path(&ready.target, ready.stream));
         let mut path = path.unwrap_or_default();
-        let query = asked.path.split_once('?').map(|(_, query)| query);
-        if let Some(query) = query.filter(|_| *wire == self.wire) {
-            let bare = path.split('?').next().unwrap_or_default();
-            path = format!("{bare}?{query}");
+        // On the same wire the query is the caller's own; it may ask for another framing.
+        if *wire == self.wire {
+            path.truncate(bare(&path).len());
+            if let Some((_, query)) = asked.path.split_once('?') {
+                path = format!("{path}?{query}");
+            }
         }
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
@@ -347,6 +364,14 @@ impl Keeper {
         let turn =
             Turn { node: self.node.clone(), conversation, reply, prefix: self.prefix, ids: &[] };
         drop(self.replay.capture(&self.tenant, &turn).await);
+    }
+}
+
+/// Why no model is named.
+fn unnamed(request: &Request) -> Problem {
+    match throughline_core::Tree::parse(request.body.clone()) {
+        Err(error) => Problem::new(400, format!("the body is not JSON: {error}")),
+        Ok(_) => Problem::new(400, "the request names no model: say which one to ask"),
     }
 }
 

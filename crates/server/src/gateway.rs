@@ -90,8 +90,8 @@ impl Gateway {
 
 async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    if path == "/healthz" || path == "/readyz" {
+    let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
+    if matches!(&*path, "/healthz" | "/readyz") {
         return plain(
             StatusCode::OK,
             &json::object(|o| {
@@ -100,13 +100,15 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         );
     }
     let headers = passed_on(&parts.headers);
-    let mut request = Request { path: path.into(), headers, body: Bytes::new() };
+    let mut request = Request { path, headers, body: Bytes::new() };
     let method = parts.method.as_str().to_owned();
     let door = dialect::door(&method, &request);
     let wire = match &door {
-        Door::Call(wire) | Door::Models(wire) | Door::Other(wire) => wire.clone(),
+        Door::Call(wire) | Door::Models(wire) | Door::Other(wire) | Door::Nowhere(wire) => {
+            wire.clone()
+        }
     };
-    let caller = match admitted(&gateway, &parts.headers).await {
+    let caller = match admitted(&gateway, &parts.headers, parts.uri.query()).await {
         Ok(caller) => caller,
         Err(problem) => return refused(&wire, &problem),
     };
@@ -125,6 +127,10 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
     let answered = match door {
         Door::Models(wire) => return models(&gateway, &wire),
+        Door::Nowhere(_) => {
+            let message = format!("there is nothing at {}: see docs/gateway.md", parts.uri.path());
+            Err(Problem { status: 404, message })
+        }
         Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
         Door::Other(_) => {
             Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await
@@ -137,8 +143,12 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
 }
 
 /// Who asks, if that is somebody who may.
-async fn admitted(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let credential = credential(headers);
+async fn admitted(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Result<Caller, Problem> {
+    let credential = credential(headers, query);
     let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
     let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
     let admission = gateway.keyring.admit(key).await;
@@ -285,10 +295,18 @@ fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
         .collect()
 }
 
+/// A path without the key that Gemini's callers may put into its query.
+fn without_key(path: &str) -> Name {
+    let Some((bare, query)) = path.split_once('?') else { return Name::from(path) };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    if kept.is_empty() { Name::from(bare) } else { format!("{bare}?{}", kept.join("&")).into() }
+}
+
 /// The key that the caller brings.
-fn credential(headers: &HeaderMap) -> Option<Credential> {
+fn credential(headers: &HeaderMap, query: Option<&str>) -> Option<Credential> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let key = text("x-api-key").or_else(|| text("x-goog-api-key")).or_else(|| text("api-key"));
-    key.or(bearer).map(Credential::new)
+    let query = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("key="));
+    key.or(bearer).or(query).map(Credential::new)
 }

@@ -6,7 +6,16 @@ use owo_colors::OwoColorize as _;
 
 use crate::config::{Config, Credential, Endpoint};
 
-pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, has_keys: bool) -> String {
+/// Who may ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Open {
+    ToKeys,
+    ToThisMachine,
+    ToAll,
+}
+
+pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: Open) -> String {
+    let has_keys = open == Open::ToKeys;
     let url = format!("http://{address}");
     let mut lines = vec![format!("{} {}", "throughline serve".bold(), url.cyan().bold())];
     let file = config.file.as_ref().map(|file| file.display().to_string());
@@ -14,15 +23,18 @@ pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, has_key
     lines.push(format!("  {} {store}", "store    ".dimmed()));
     lines.push(format!("  {} {file}", "config   ".dimmed()));
     lines.push(format!("  {} {}", "providers".dimmed(), providers(config)));
-    let keys = if has_keys {
-        "callers need a key of this gateway"
-    } else {
-        "none: it answers this machine only, until you make one with `throughline keys create`"
+    let keys = match open {
+        Open::ToKeys => "callers need a key of this gateway",
+        Open::ToThisMachine => {
+            "none: it answers this machine only, until you make one with `throughline keys create`"
+        }
+        Open::ToAll => "none: it answers everybody who can reach it, as --allow-open says",
     };
     lines.push(format!("  {} {keys}", "keys     ".dimmed()));
+    let header = if has_keys { " -H 'authorization: Bearer tl_…'" } else { "" };
     lines.push(format!("\n{}", "Ask it".bold()));
     lines.push(format!(
-        "  curl {url}/v1/chat/completions --json '{{\"model\":\"sim/claude-sonnet-4-5\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'"
+        "  curl {url}/v1/chat/completions{header} --json '{{\"model\":\"sim/claude-sonnet-4-5\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'"
     ));
     let key = if has_keys { "tl_…" } else { "any" };
     for (title, snippet) in [
