@@ -139,6 +139,16 @@ impl Gate {
         Self { url, simulator, _folder: folder }
     }
 
+    /// Where it listens.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What the simulator was asked so far.
+    pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
+        self.simulator.ledger()
+    }
+
     pub(crate) fn assert_nothing_refused(&self) {
         let ledger = self.simulator.ledger();
         assert!(!ledger.entries.is_empty(), "nobody asked the simulator");
