@@ -108,6 +108,7 @@ clients! {
     sdk_python_openai_responses: "python" "openai_responses.py";
     sdk_python_openai_chat: "python" "openai_chat.py";
     sdk_python_google_genai: "python" "google_gemini.py";
+    sdk_python_pydantic_ai: "python" "pydantic_agent.py";
     sdk_node_anthropic: "node" "anthropic_messages.mjs";
     sdk_node_openai_responses: "node" "openai_responses.mjs";
     sdk_node_openai_chat: "node" "openai_chat.mjs";

@@ -191,6 +191,24 @@ impl Gate {
         Ok(answers)
     }
 
+    /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
+    pub(crate) async fn switch(&self, say: Say, models: &[&str], stream: bool, drops: bool) {
+        let mut history = vec![say.user(QUESTION)];
+        for model in models {
+            let said = self.ask(say, model, &history, stream).await;
+            let said = said.unwrap_or_else(|error| {
+                panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}")
+            });
+            let calls = say.calls(&said);
+            history.extend(if drops { say.stripped(said) } else { said });
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+        }
+    }
+
     /// The messages that the answer adds to the history.
     async fn ask(
         &self,

@@ -11,7 +11,8 @@ function connect(url, model) {
   return {
     user: (text) => ({ role: "user", content: text }),
     async ask(messages, stream) {
-      const request = { model, max_tokens: 8192, thinking: { type: "enabled", budget_tokens: 2048 }, tools, messages };
+      const thinking = { type: "enabled", budget_tokens: 2048, display: "summarized" };
+      const request = { model, max_tokens: 8192, thinking, tools, messages };
       const message = await (stream ? client.messages.stream(request).finalMessage() : client.messages.create(request));
       const calls = message.content.some((block) => block.type === "tool_use");
       assert.equal(message.stop_reason, calls ? "tool_use" : "end_turn");

@@ -34,7 +34,8 @@ function connect(url, model) {
       (tool_calls ?? []).map((call) => ({ id: call.id, name: call.function.name, args: JSON.parse(call.function.arguments) })),
     results: (results) => results.map(({ id, text }) => ({ role: "tool", tool_call_id: id, content: text })),
     thoughts: ([message]) => (message.reasoning_content ? 1 : 0),
-    leastThoughts: 2,
+    // This dialect cannot ask for a summary of what it does not show unasked.
+    leastThoughts: /claude|deepseek/.test(model) ? 2 : 0,
     text: ([message]) => message.content,
     stripped: ([{ reasoning_content: _, reasoning: __, reasoning_details: ___, ...message }]) => [message],
   };

@@ -15,7 +15,7 @@ class Client:
         return {"role": "user", "content": text}
 
     def ask(self, history, stream):
-        thinking = {"type": "enabled", "budget_tokens": 2048}
+        thinking = {"type": "enabled", "budget_tokens": 2048, "display": "summarized"}
         request = dict(model=self.model, max_tokens=8192, thinking=thinking, tools=TOOLS, messages=history)
         if stream:
             with self.client.messages.stream(**request) as events:

@@ -46,7 +46,8 @@ class Client:
         return 1 if said[0].get("reasoning_content") else 0
 
     def least_thoughts(self):
-        return 2
+        # This dialect cannot ask for a summary of what it does not show unasked.
+        return 2 if "claude" in self.model or "deepseek" in self.model else 0
 
     def text(self, said):
         return said[0].get("content")
