@@ -1,6 +1,11 @@
 //! The gateway as its callers meet it: over HTTP, with the simulators behind it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod harness;
 
@@ -56,19 +61,17 @@ async fn a_conversation_changes_its_model_and_comes_back() {
             let ledger = gate.ledger();
             let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
             let [first, middle @ .., last] = ledger.entries.as_slice() else { panic!("{what}") };
-            assert_eq!(first.stop.as_deref(), Some("Tools"), "a tool loop is open: {what}");
-            let are_taken = |entry: &Entry| {
-                entry.returned.iter().all(|back| back.verdict == Verdict::Accepted)
-            };
+            assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {what}");
+            let are_taken =
+                |entry: &Entry| entry.returned.iter().all(|back| back.verdict == Verdict::Accepted);
             assert!(middle.iter().all(are_taken) && are_taken(last), "{what}");
             assert!(!first.issued.is_empty(), "{what}");
             for issued in &first.issued {
                 let is_back = last.returned.iter().any(|back| back.seal == issued.seal);
                 assert!(is_back, "a seal of the first answer is missing: {what}");
             }
-            let is_foreign = |back: &&Returned| {
-                first.issued.iter().all(|issued| issued.seal != back.seal)
-            };
+            let is_foreign =
+                |back: &&Returned| first.issued.iter().all(|issued| issued.seal != back.seal);
             assert_eq!(last.returned.iter().find(is_foreign), None, "another's seal: {what}");
             returned += last.returned.len();
         }

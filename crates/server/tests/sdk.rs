@@ -8,11 +8,13 @@
 
 mod harness;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use harness::{Gate, MODELS};
 use throughline_server::ReplayMode;
+use throughline_sim::{Ledger, Returned, Verdict};
 use throughline_testkit::{figure, skip, workspace_root};
 
 /// Runs one script with both kinds of client, and asks the simulators what they thought of it.
@@ -29,8 +31,8 @@ async fn run(language: &str, script: &str) {
         assert_eq!(conversations, 2 * MODELS.len(), "{said}");
         gate.assert_nothing_refused();
         let ledger = gate.ledger();
+        assert_all_came_back(&ledger, keeping == "lossy");
         let (issued, back) = (ledger.issued().count(), ledger.returned().count());
-        assert!(back > 0, "no seal came back of {issued}");
         let calls = ledger.entries.len();
         figure(
             &format!("{language}/{script}, {keeping}"),
@@ -39,6 +41,28 @@ async fn run(language: &str, script: &str) {
             ),
         );
     }
+}
+
+/// Every answer had reasoning, and every call brought exactly the seals that its own conversation had been given.
+///
+/// DeepSeek demands its reasoning for answers with calls only, and only there does the gateway put it back.
+fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
+    let (mut owed, mut finals) = (BTreeSet::new(), 0);
+    for entry in &ledger.entries {
+        assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
+        let came = |back: &Returned| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
+        let back: BTreeSet<String> = entry.returned.iter().filter_map(came).collect();
+        assert_eq!(back, owed, "lossy {lossy}, {entry:#?}");
+        let is_final = entry.stop.as_deref() != Some("tools");
+        if !(lossy && is_final && entry.provider == "deepseek") {
+            owed.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
+        }
+        finals += usize::from(is_final);
+        if finals == 2 {
+            (owed, finals) = (BTreeSet::new(), 0);
+        }
+    }
+    assert_eq!(finals, 0, "the last conversation has no end");
 }
 
 /// Runs one script; skips where its clients are not installed.

@@ -9,17 +9,27 @@ from pydantic_ai.messages import ModelResponse, ThinkingPart, ToolCallPart
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 
 def models(url, name):
+    """The model in each dialect. OpenAI's are told what the framework cannot guess from a name that it does not know:
+    that the model reasons, and where its thoughts go back."""
     openai = OpenAIProvider(base_url=f"{url}/v1", api_key="no-key")
+    profile = OpenAIModelProfile(
+        supports_thinking=True,
+        openai_supports_reasoning=True,
+        openai_supports_encrypted_reasoning_content=True,
+        openai_chat_thinking_field="reasoning_content",
+        openai_chat_send_back_thinking_parts="field",
+    )
     return {
         "messages": AnthropicModel(name, provider=AnthropicProvider(base_url=url, api_key="no-key")),
-        "responses": OpenAIResponsesModel(name, provider=openai),
-        "chat": OpenAIChatModel(name, provider=openai),
+        "responses": OpenAIResponsesModel(name, provider=openai, profile=profile),
+        "chat": OpenAIChatModel(name, provider=openai, profile=profile),
         "gemini": GoogleModel(name, provider=GoogleProvider(base_url=url, api_key="no-key")),
     }
 
