@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use throughline_core::{
-    Body, Event, Item, Json, Name, Native, NodeId, Reply, Side, Tenant, Thought, Wire, json,
+    Body, CallId, Event, Item, Json, Name, Native, NodeId, Reply, Side, Tenant, Thought, Wire, json,
 };
 
 use crate::replay::Claims;
@@ -60,7 +60,9 @@ impl Dresser {
         let own = call.wire_id.clone().unwrap_or_else(|| call.id.0.clone());
         let next = self.calls.len();
         let number = *self.calls.entry(own).or_insert(next);
-        call.wire_id = Some(self.claims.call_id(&self.tenant, &self.node, number));
+        let shown = self.claims.call_id(&self.tenant, &self.node, number);
+        call.id = CallId(shown.clone());
+        call.wire_id = Some(shown);
     }
 }
 
@@ -72,7 +74,8 @@ fn native(wire: &Wire, thought: &Thought, claim: &str) -> Option<Native> {
             o.string("type", "thinking").string("thinking", text).string("signature", claim);
         }),
         "openai-responses" => json::object(|o| {
-            o.string("id", &format!("rs_{claim}")).string("type", "reasoning");
+            // Its id is the one under which the stream began it: the codec gives both.
+            o.string("type", "reasoning");
             o.array("summary", |a| {
                 if !text.is_empty() {
                     a.object(|o| {

@@ -1,12 +1,19 @@
 //! The gateway as its callers meet it: over HTTP, with the simulators behind it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test file uses some of the harness")]
 
 mod harness;
 
 use harness::{Gate, Say};
 use throughline_server::ReplayMode;
+use throughline_sim::{Entry, Returned, Verdict};
+use throughline_testkit::figure;
 
 /// Every dialect reaches every family, whole and streamed, with tools and reasoning, and nothing is refused.
 #[tokio::test(flavor = "multi_thread")]
@@ -38,4 +45,37 @@ async fn what_a_client_drops_is_restored() {
     let careless = Gate::open(ReplayMode::Off).await;
     let refused = careless.try_converse(Say::Messages, "sim/claude-sonnet-4-5", false, true).await;
     assert!(refused.unwrap_err().contains("thinking"), "the simulator refuses what was dropped");
+}
+
+/// A conversation that changes its model within tool loops, and comes back to the first: nothing is refused, and the first
+/// model's own seals are there again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_changes_its_model_and_comes_back() {
+    let [claude, gpt, gemini, deepseek] = harness::MODELS;
+    let models = [claude, gpt, gemini, deepseek, claude];
+    let mut returned = 0;
+    for dialect in Say::ALL {
+        for (stream, drops) in [(false, false), (true, false), (false, true), (true, true)] {
+            let gate = Gate::open(ReplayMode::Repair).await;
+            gate.switch(dialect, &models, stream, drops).await;
+            gate.assert_nothing_refused();
+            let ledger = gate.ledger();
+            let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
+            let [first, middle @ .., last] = ledger.entries.as_slice() else { panic!("{what}") };
+            assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {what}");
+            let are_taken =
+                |entry: &Entry| entry.returned.iter().all(|back| back.verdict == Verdict::Accepted);
+            assert!(middle.iter().all(are_taken) && are_taken(last), "{what}");
+            assert!(!first.issued.is_empty(), "{what}");
+            for issued in &first.issued {
+                let is_back = last.returned.iter().any(|back| back.seal == issued.seal);
+                assert!(is_back, "a seal of the first answer is missing: {what}");
+            }
+            let is_foreign =
+                |back: &&Returned| first.issued.iter().all(|issued| issued.seal != back.seal);
+            assert_eq!(last.returned.iter().find(is_foreign), None, "another's seal: {what}");
+            returned += last.returned.len();
+        }
+    }
+    figure("seals that came back to the first of five models", returned);
 }

@@ -140,6 +140,16 @@ impl Gate {
         Self { url, simulator, _folder: folder }
     }
 
+    /// Where it listens.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What the simulator was asked so far.
+    pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
+        self.simulator.ledger()
+    }
+
     pub(crate) fn assert_nothing_refused(&self) {
         let ledger = self.simulator.ledger();
         assert!(!ledger.entries.is_empty(), "nobody asked the simulator");
@@ -209,6 +219,24 @@ impl Gate {
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
+    pub(crate) async fn switch(&self, say: Say, models: &[&str], stream: bool, drops: bool) {
+        let mut history = vec![say.user(QUESTION)];
+        for model in models {
+            let said = self.ask(say, model, &history, stream).await;
+            let said = said.unwrap_or_else(|error| {
+                panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}")
+            });
+            let calls = say.calls(&said);
+            history.extend(if drops { say.stripped(said) } else { said });
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+        }
     }
 
     /// The messages that the answer adds to the history.

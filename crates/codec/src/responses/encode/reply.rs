@@ -92,12 +92,12 @@ pub(in crate::responses) fn made_id(kind: &str, reply: Option<&str>, at: usize) 
 /// An element of a response. Another wire's thought is shown to its reader; only this wire's is sealed.
 pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> String) -> Option<Json> {
     if let Some((json, _)) = whole(group) {
-        return Some(json.clone());
+        return Some(identified(json, made));
     }
     let first = group.first()?;
     if let Some(native) = group.iter().find_map(|item| item.native_on(&WIRE)) {
         if native.slot != CONTENT {
-            return Some(native.json.clone());
+            return Some(identified(&native.json, made));
         }
         let base = group.iter().find_map(|item| envelope(item))?;
         let said = json::array(|a| {
@@ -138,6 +138,17 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
             None
         }
     }
+}
+
+/// A thought with an id, which clients rely on: one that has none gets it here.
+fn identified(element: &Json, made: impl Fn(&str) -> String) -> Json {
+    let tree = element.tree();
+    let root = tree.root();
+    if root.present("id").is_some() || root.name_of("type").as_deref() != Some("reasoning") {
+        return element.clone();
+    }
+    let id = json::string(&made("rs"));
+    draft::edited(Some(element), &[(Cow::Borrowed("id"), Some(id))])
 }
 
 fn output_text(text: &str) -> Json {

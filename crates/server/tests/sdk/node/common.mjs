@@ -1,0 +1,59 @@
+// What the scripts share: the tools that are offered, the conversation, and how a script reports.
+import assert from "node:assert/strict";
+
+const QUESTION = "What is the weather in Paris, and what time is it there?";
+const AGAIN = "Thank you. And once more, please.";
+
+export const SCHEMAS = {
+  get_weather: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+  get_time: { type: "object", properties: { zone: { type: "string" } }, required: ["zone"] },
+};
+export const DESCRIPTIONS = { get_weather: "The weather in a city.", get_time: "The time in a zone." };
+
+/** Answers a call, and checks that its arguments fit the schema. */
+function runTool({ id, name, args }) {
+  for (const key of SCHEMAS[name].required) assert.equal(typeof args[key], "string", `${name}: ${key}`);
+  return { id, name, text: JSON.stringify({ tool: name, result: "sunny and noon" }) };
+}
+
+/** Two questions with their tool loops. A lossy client sends no reasoning back. Gives the number of answers. */
+async function converse(client, stream, lossy) {
+  const history = [client.user(QUESTION)];
+  const called = new Set();
+  let [thoughts, answers] = [0, 0];
+  for (let finals = 0; finals < 2; ) {
+    const said = await client.ask(history, stream);
+    answers += 1;
+    assert.ok(answers < 12, "the conversation does not end");
+    const calls = client.calls(said);
+    for (const { name } of calls) called.add(name);
+    thoughts += client.thoughts(said);
+    history.push(...(lossy ? client.stripped(said) : said));
+    if (calls.length > 0) {
+      history.push(...client.results(calls.map(runTool)));
+      continue;
+    }
+    assert.ok(client.text(said), JSON.stringify(said));
+    finals += 1;
+    history.push(client.user(AGAIN));
+  }
+  assert.deepEqual([...called].sort(), Object.keys(SCHEMAS).sort());
+  assert.ok(thoughts >= client.leastThoughts, `${thoughts} thoughts`);
+  return answers;
+}
+
+/** Arguments: the gateway's address, `honest` or `lossy`, and the models. One conversation whole and one streamed each. */
+export async function main(connect) {
+  const [url, keeping, ...models] = process.argv.slice(2);
+  for (const model of models) {
+    for (const stream of [false, true]) {
+      const name = `${model} ${keeping} ${stream ? "streamed" : "whole"}`;
+      try {
+        const answers = await converse(connect(url, model), stream, keeping === "lossy");
+        console.log(`ok ${name}: ${answers} answers`);
+      } catch (error) {
+        throw new Error(`${name}: ${error}`, { cause: error });
+      }
+    }
+  }
+}
