@@ -88,11 +88,6 @@ impl Journal {
         let backups = self.backend.kept(BACKUP).await?;
         for (name, _) in backups.into_iter().filter(|(_, value)| value != NONE) {
             let path = PathBuf::from(name.strip_prefix(BACKUP).unwrap_or(&name));
-            // One that is gone from a folder that is there was deleted, and holds nothing any more.
-            if !path.exists() && path.parent().is_some_and(Path::exists) {
-                self.backend.replace(&name, Bytes::from_static(NONE)).await?;
-                continue;
-            }
             if self.erase_in(&path, tenant, erases, kind).await.is_err() {
                 unreached.push(Name::from(path.display().to_string()));
             }
