@@ -1,7 +1,7 @@
 //! `throughline export`: threads as lines of JSON, exact and provable.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
@@ -34,7 +34,8 @@ pub(crate) fn run(options: &Export) -> Result<(), Failure> {
             tell_beside(options, &done);
             return Ok(());
         }
-        let (file, folder) = (&options.output, folder_of(&options.output));
+        let file = &real_file(&options.output)?;
+        let folder = folder_of(file);
         let name = file.display();
         let beside = || format!("{name} cannot be written");
         let signals = opened.signals()?;
@@ -52,6 +53,18 @@ pub(crate) fn run(options: &Export) -> Result<(), Failure> {
             || json_of(&done, &options.output),
         )
     })
+}
+
+/// The file that is to be replaced: a link leads to it, and a device or a pipe is none.
+pub(crate) fn real_file(file: &Path) -> Result<PathBuf, Failure> {
+    match std::fs::metadata(file) {
+        Ok(found) if !found.is_file() => Err(Failure::Usage(format!(
+            "{} is no file that can be replaced: name another, or write `-` for standard output",
+            file.display()
+        ))),
+        Ok(_) => Ok(file.canonicalize().unwrap_or_else(|_| file.to_owned())),
+        Err(_) => Ok(file.to_owned()),
+    }
 }
 
 /// The folder that a file lies in.

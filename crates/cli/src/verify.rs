@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use throughline_core::{Json, StoreError, json};
 use throughline_store::{Broken, Manifest, Proof, parse_manifest, verify_export};
 
-use crate::export::folder_of;
+use crate::export::{folder_of, real_file};
 use crate::failure::Failure;
 use crate::import::Source;
 use crate::listing::put_maybe;
@@ -195,6 +195,7 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
 fn save_manifest(opened: &Opened, file: &Path) -> Result<(), Failure> {
     let manifest = opened.run(opened.journal.manifest(&opened.tenant))?;
     let cannot = || format!("{} cannot be written", file.display());
+    let file = &real_file(file)?;
     let mut part = NamedTempFile::new_in(folder_of(file)).with_context(cannot)?;
     let line = manifest.json();
     part.write_all(line.bytes()).and_then(|()| part.write_all(b"\n")).with_context(cannot)?;

@@ -65,7 +65,7 @@ DECLARE
     w_id bigint[]; w_tenant integer[]; w_body bytea[]; w_link bytea[];
     -- The erases that hold, and where their logs ended then: what comes later is none of theirs.
     x_erase integer[] := '{}'; x_last bigint[];
-    v_known integer; v_receipts integer; v_receipt text; v_name bytea; v_taken bigint; v_expires bigint;
+    v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
     v_last bigint; v_rewinds text; v_bytes bigint; v_link bytea;
@@ -131,14 +131,15 @@ BEGIN
         BEGIN
             -- (1) Whether it happened before.
             IF NOT b_plain[v_batch] AND b_o[v_batch] >= v_o THEN
-                SELECT count(*), count(DISTINCT receipt), min(receipt), (array_agg(name))[1]
-                  INTO v_known, v_receipts, v_receipt, v_name
+                SELECT count(*), count(DISTINCT receipt), min(receipt),
+                       min(array_position(o_hash[v_o : b_o[v_batch]], name))
+                  INTO v_known, v_receipts, v_receipt, v_which
                   FROM once WHERE tenant = p_tenants[v_t] AND name = ANY (o_hash[v_o : b_o[v_batch]]);
                 IF v_known = b_o[v_batch] - v_o + 1 AND v_receipts = 1 THEN
                     v_answer := 'again' || v_receipt;
                     EXIT decide;
                 ELSIF v_known > 0 THEN
-                    v_answer := 'mixed ' || array_position(o_hash[v_o : b_o[v_batch]], v_name) - 1;
+                    v_answer := 'mixed ' || v_which - 1;
                     EXIT decide;
                 END IF;
             END IF;

@@ -12,7 +12,7 @@ use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
 use crate::sqlite::commit::{Stop, number, unsigned};
 use crate::sqlite::read::{Readers, instant};
-use crate::sqlite::schema::{Access, connect, failure, wait_for};
+use crate::sqlite::schema::{Access, connect, failure, make_private, wait_for};
 use crate::sqlite::writer::now;
 
 pub(super) fn lease(
@@ -333,6 +333,7 @@ fn copy(from: &Path, to: &Path, tell: impl Fn(f64) -> bool) -> Result<(), StoreE
     let source = connect(from, Access::Read).map_err(reading)?;
     // One read transaction: the copy is of one moment, and writers need not wait for it.
     source.execute_batch("BEGIN; SELECT count(*) FROM kept;").map_err(reading)?;
+    make_private(to);
     let mut target = Connection::open(to).map_err(writing)?;
     let backup = Backup::new(&source, &mut target).map_err(writing)?;
     loop {
