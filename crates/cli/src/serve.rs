@@ -25,7 +25,7 @@ use crate::text;
 
 use self::directory::{Phonebook, endpoints};
 use self::keyring::StoreKeys;
-use self::welcome::Open;
+use self::welcome::Admits;
 
 pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
     let config = config::load(options.at.config.as_deref())?;
@@ -88,9 +88,9 @@ async fn answer(
         depth_limit: config.gateway.depth_limit,
     };
     let open = match (has_keys, allow_open) {
-        (true, _) => Open::ToKeys,
-        (false, true) => Open::ToAll,
-        (false, false) => Open::ToThisMachine,
+        (true, _) => Admits::Keys,
+        (false, true) => Admits::Everybody,
+        (false, false) => Admits::ThisMachine,
     };
     text::write_styled(&welcome::welcome(config, address, store, open))?;
     let mut signals = Signals::new().context("signals cannot be waited for")?;

@@ -8,14 +8,14 @@ use crate::config::{Config, Credential, Endpoint};
 
 /// Who may ask.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Open {
-    ToKeys,
-    ToThisMachine,
-    ToAll,
+pub(super) enum Admits {
+    Keys,
+    ThisMachine,
+    Everybody,
 }
 
-pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: Open) -> String {
-    let has_keys = open == Open::ToKeys;
+pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: Admits) -> String {
+    let has_keys = open == Admits::Keys;
     let url = format!("http://{address}");
     let mut lines = vec![format!("{} {}", "throughline serve".bold(), url.cyan().bold())];
     let file = config.file.as_ref().map(|file| file.display().to_string());
@@ -24,11 +24,11 @@ pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: O
     lines.push(format!("  {} {file}", "config   ".dimmed()));
     lines.push(format!("  {} {}", "providers".dimmed(), providers(config)));
     let keys = match open {
-        Open::ToKeys => "callers need a key of this gateway",
-        Open::ToThisMachine => {
+        Admits::Keys => "callers need a key of this gateway",
+        Admits::ThisMachine => {
             "none: it answers this machine only, until you make one with `throughline keys create`"
         }
-        Open::ToAll => "none: it answers everybody who can reach it, as --allow-open says",
+        Admits::Everybody => "none: it answers everybody who can reach it, as --allow-open says",
     };
     lines.push(format!("  {} {keys}", "keys     ".dimmed()));
     let header = if has_keys { " -H 'authorization: Bearer tl_…'" } else { "" };

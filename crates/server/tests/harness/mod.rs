@@ -226,9 +226,8 @@ impl Gate {
         let mut history = vec![say.user(QUESTION)];
         for model in models {
             let said = self.ask(say, model, &history, stream).await;
-            let said = said.unwrap_or_else(|error| {
-                panic!("{say:?} → {model}, streamed {stream}, drops {drops}: {error}")
-            });
+            let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
+            let said = said.map_err(|error| format!("{asked}: {error}")).unwrap();
             let calls = say.calls(&said);
             history.extend(if drops { say.stripped(said) } else { said });
             if calls.is_empty() {
