@@ -139,7 +139,14 @@ impl Gate {
         Self { url, simulator, _folder: folder }
     }
 
+    /// The ids of the calls in the first answer, as the caller sees them.
+    pub(crate) async fn call_ids(&self, say: Say, model: &str, stream: bool) -> Vec<String> {
+        let said = self.ask(say, model, &[say.user(QUESTION)], stream).await.unwrap();
+        say.calls(&said).into_iter().map(|(id, _)| id).collect()
+    }
+
     /// Where it listens.
+    #[allow(dead_code, reason = "only the official clients ask")]
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -280,8 +287,8 @@ impl Say {
                 let tools = tools().map(|(name, schema)| {
                     json!({"type": "function", "function": {"name": name, "parameters": schema}})
                 });
-                let body =
-                    json!({"model": model, "messages": history, "tools": tools, "stream": stream});
+                let body = json!({"model": model, "messages": history, "tools": tools,
+                                  "reasoning_effort": "medium", "stream": stream});
                 ("/v1/chat/completions".to_owned(), body)
             }
             Say::Gemini => {
