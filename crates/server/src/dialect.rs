@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use throughline_codec::Framing;
-use throughline_core::{Json, Name, Request, Tree, Wire, json};
+use throughline_core::{Json, Name, Node, Request, Tree, Wire, json};
 
 /// What a request wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +96,7 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
         return Request { path: path.into(), ..request };
     }
     let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
-    let Some(place) = tree.root().get("model").map(throughline_core::Node::range) else {
-        return request;
-    };
+    let Some(place) = tree.root().get("model").map(Node::range) else { return request };
     let (Some(before), Some(after)) =
         (request.body.get(..place.start), request.body.get(place.end..))
     else {

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "the plain clients of the harness are for other tests")]
 mod harness;
 
 use std::collections::BTreeSet;
