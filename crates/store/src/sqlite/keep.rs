@@ -333,8 +333,10 @@ fn copy(from: &Path, to: &Path, tell: impl Fn(f64) -> bool) -> Result<(), StoreE
     let source = connect(from, Access::Read).map_err(reading)?;
     // One read transaction: the copy is of one moment, and writers need not wait for it.
     source.execute_batch("BEGIN; SELECT count(*) FROM kept;").map_err(reading)?;
-    make_private(to);
     let mut target = Connection::open(to).map_err(writing)?;
+    // Asking makes the file.
+    target.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(writing)?;
+    make_private(to);
     let backup = Backup::new(&source, &mut target).map_err(writing)?;
     loop {
         let step = backup.step(PAGES).map_err(writing)?;

@@ -40,23 +40,22 @@ pub(crate) fn open(
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
-    if create {
-        make_private(path);
-    }
+    let is_new = create && !path.exists();
     let mut db = plain(path, Access::Write).map_err(|error| cannot_open(error, path))?;
     check_owner(&db, path)?;
+    // The files that SQLite makes beside it take its permissions over.
+    if is_new {
+        make_private(path);
+    }
     patiently(patience, || write_ahead(&db)).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
 }
 
-/// Makes the file, for its owner's eyes only, where there is none. SQLite says why where it cannot be made.
+/// A new file is for its owner's eyes only. Where that cannot be, it is as others are.
 pub(crate) fn make_private(path: &Path) {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    drop(options.open(path));
+    drop(std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)));
 }
 
 /// Makes the tables in a new file, for a backup of another database.
