@@ -58,6 +58,8 @@ DECLARE
     -- The logs: as they are, and then as the batches so far leave them.
     l_id bigint[]; l_last bigint[]; l_events bigint[]; l_kind smallint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
     l_owner text[]; l_fence bigint[]; l_until bigint[];
+    -- The batch that would begin it as a thread.
+    l_begins integer[];
     l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
     -- Of each append that holds: its tenant, what its log and its chain had before it, and the log's last record after it.
     c_tenant integer[]; c_before bigint[]; c_event bigint[]; c_position bigint[]; c_last bigint[];
@@ -114,6 +116,7 @@ BEGIN
               LEFT JOIN logs f ON f.id = l.fork
               LEFT JOIN leases h ON h.tenant = n.tenant AND h.log = n.name
              ORDER BY n.n) known;
+    l_begins := array_fill(NULL::integer, ARRAY[cardinality(l_name)]);
     l_bytes := array_fill(0::bigint, ARRAY[cardinality(l_name)]);
     l_updated := array_fill(NULL::bigint, ARRAY[cardinality(l_name)]);
     l_status := array_fill(NULL::text, ARRAY[cardinality(l_name)]);
@@ -144,7 +147,15 @@ BEGIN
                 END IF;
             END IF;
 
-            -- (2) Whether each log takes what is added.
+            -- (2) Whether each log takes what is added. No query stands in what every append is asked: that would cost more
+            -- than all the rest.
+            IF NOT b_plain[v_batch] THEN
+                FOR i IN v_a .. b_a[v_batch] LOOP
+                    IF a_kind[i] = 1 AND l_id[a_log[i]] IS NULL THEN
+                        l_begins[a_log[i]] := v_batch;
+                    END IF;
+                END LOOP;
+            END IF;
             FOR i IN v_a .. b_a[v_batch] LOOP
                 v_log := a_log[i];
                 v_last := CASE WHEN a_kind[i] IS NULL THEN l_last[v_log] ELSE coalesce(a_fork_at[i], 0) END;
@@ -165,8 +176,7 @@ BEGIN
                     THEN format('beyond %s %s', i - v_a, l_last[a_fork[i]])
                     -- The thread of a run may begin in this same batch.
                     WHEN a_of[i] IS NOT NULL AND l_kind[a_of[i]] IS DISTINCT FROM 1
-                         AND NOT EXISTS (SELECT FROM generate_series(v_a, b_a[v_batch]) a
-                                          WHERE a_log[a] = a_of[i] AND a_kind[a] = 1 AND l_id[a_of[i]] IS NULL)
+                         AND l_begins[a_of[i]] IS DISTINCT FROM v_batch
                     THEN 'noof ' || i - v_a
                     WHEN l_gone[v_log] IS NOT NULL AND a_guard[i] >= 0 THEN 'gone ' || i - v_a
                     WHEN a_expect[i] <> v_last THEN format('conflict %s %s %s', i - v_a, a_expect[i], v_last)

@@ -26,6 +26,8 @@ use crate::postgres::read::{damaged, digest, field, number, text};
 const MOST_BATCHES: usize = 256;
 /// And how many bytes, unless a single batch has more.
 const MOST_BYTES: usize = 8 << 20;
+/// How often others are let go first, who may have more to write, before a group is sent.
+const IDLE: u32 = 8;
 /// How long a server that answered before may be away before writers hear of it.
 const AWAY: Duration = Duration::from_secs(3);
 /// The same, where it is not known whether a group was written.
@@ -68,7 +70,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
             None => Ok(jobs.recv().await),
         };
         let mut group = Vec::new();
-        let (mut bytes, mut has_waited) = (0, false);
+        let mut bytes = 0;
         let mut next = match job {
             Ok(None) => break,
             Ok(Some(job)) => Some(job),
@@ -89,11 +91,12 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
                 break;
             }
             next = jobs.try_recv().ok();
-            if next.is_none() && !has_waited {
-                // Those who are about to ask come along: whoever was answered just now may have more to write.
-                has_waited = true;
+            // Those who are about to ask come along: whoever was answered just now may have more to write.
+            let mut idle = 0;
+            while next.is_none() && idle < IDLE {
                 yield_now().await;
                 next = jobs.try_recv().ok();
+                idle += 1;
             }
         }
         if !group.is_empty() {
