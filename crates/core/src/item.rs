@@ -57,6 +57,21 @@ impl Item {
         }
     }
 
+    /// The call that it is, if it is one.
+    pub fn call(&self) -> Option<&ToolCall> {
+        match &self.body {
+            Body::Call(call) => Some(call),
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => None,
+        }
+    }
+
     /// What the given wire said, if this Item came from it.
     pub fn native_on(&self, wire: &Wire) -> Option<&Native> {
         self.native.as_ref().filter(|native| native.wire == *wire)

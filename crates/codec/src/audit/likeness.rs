@@ -12,17 +12,7 @@ pub(super) struct Likeness {
 }
 
 pub(super) fn id_key(item: &Item) -> Option<u64> {
-    let id = match &item.body {
-        Body::Call(call) => call.wire_id.as_deref(),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Thought(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    };
+    let id = item.call().and_then(|call| call.wire_id.as_deref());
     let id = id.or_else(|| item.native.as_ref()?.id.as_deref());
     id.map(|id| key_of(&id))
 }
@@ -75,17 +65,7 @@ pub(super) fn is_same_element(was: &Item, is: &Item) -> bool {
 /// Whether both have the same id of the wire's.
 pub(super) fn is_same_id(was: &Item, is: &Item) -> bool {
     let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
-    let call_id = |item: &Item| match &item.body {
-        Body::Call(call) => call.wire_id.clone(),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Thought(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    };
+    let call_id = |item: &Item| item.call().and_then(|call| call.wire_id.clone());
     is_same_kind(was, is)
         && (id(was).is_some() && id(was) == id(is)
             || call_id(was).is_some() && call_id(was) == call_id(is))

@@ -1,8 +1,8 @@
 //! An answer becomes a turn of the Vault, in one commit.
 
 use throughline_core::{
-    Append, Batch, Body, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Reply, Stop,
-    Store, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
+    Append, Batch, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Reply, Stop, Store,
+    StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
 };
 
 use crate::replay::{Conversation, chain, judge};
@@ -115,17 +115,9 @@ fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
 pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
     let mut ids = Vec::new();
     for item in items {
-        let (call, tool) = match &item.body {
-            Body::Call(call) => (call.wire_id.as_ref(), &*call.name),
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => (None, ""),
-        };
+        let call = item.call();
+        let tool = call.map_or("", |call| &*call.name);
+        let call = call.and_then(|call| call.wire_id.as_ref());
         let part = item.native.as_ref().and_then(|native| native.id.as_ref());
         ids.extend(call.into_iter().chain(part).filter(|id| is_telling(id, tool)).cloned());
         ids.extend(item.seals.iter().map(|seal| {

@@ -11,7 +11,7 @@
 //! They have letters and digits only, and a claim's length is a multiple of four: so a client that takes a signature for
 //! base64, in whichever alphabet, gives it back as it was.
 
-use throughline_core::{Body, Call, Fate, Item, Name, NodeId, Tenant, Why};
+use throughline_core::{Call, Fate, Item, Name, NodeId, Tenant, Why};
 
 use crate::replay::splice;
 
@@ -102,17 +102,7 @@ impl Claims {
     /// The handles of ours in an Item: its Seals, and a call's id.
     pub fn in_item(item: &Item) -> impl Iterator<Item = Name> {
         let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
-        let id = match &item.body {
-            Body::Call(call) => call.wire_id.as_ref().map(|id| id.as_bytes()),
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        };
+        let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());
         let ours = seals.chain(id).filter(|text| Self::is_ours(text));
         ours.filter_map(|text| std::str::from_utf8(text).ok().map(Name::from))
     }

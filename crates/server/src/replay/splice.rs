@@ -56,7 +56,7 @@ impl Spliced {
     fn of(came: &[Item], patches: &[Patch]) -> Self {
         let is_replaced = |at: usize| patches.iter().any(|patch| patch.range.contains(&at));
         let kept = || came.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
-        let calls = came.iter().filter_map(call_of).map(|call| call.id.clone());
+        let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone());
         Self {
             items: Vec::with_capacity(came.len()),
             messages: 0,
@@ -103,7 +103,7 @@ impl Spliced {
     fn replace(&mut self, lost: &[Item], patch: Patch, marks: &mut HashMap<ItemId, Mark>) {
         let Patch { node, mut items, evidence, .. } = patch;
         self.name(&node, &mut items);
-        let shown: Vec<_> = lost.iter().filter_map(call_of).collect();
+        let shown: Vec<_> = lost.iter().filter_map(Item::call).collect();
         let calls = items.iter_mut().filter_map(|item| match &mut item.body {
             Body::Call(call) => Some(call),
             _ => None,
@@ -139,20 +139,6 @@ impl Spliced {
                 seal.attached.leads = Some(now.clone());
             }
         }
-    }
-}
-
-fn call_of(item: &Item) -> Option<&throughline_core::ToolCall> {
-    match &item.body {
-        Body::Call(call) => Some(call),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Thought(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
     }
 }
 

@@ -85,6 +85,12 @@ impl Waits {
         keys.map(|(tenant, log)| (tenant.0.to_string(), log.0.to_string())).unzip()
     }
 
+    /// Whether somebody waits for the log.
+    #[cfg(test)]
+    pub(super) fn is_waited_for(&self, tenant: &Tenant, log: &LogId) -> bool {
+        self.slots().contains_key(&(tenant.clone(), log.clone()))
+    }
+
     fn slots(&self) -> MutexGuard<'_, HashMap<(Tenant, LogId), Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

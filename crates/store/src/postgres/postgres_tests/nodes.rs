@@ -92,7 +92,6 @@ async fn nodes_write_to_one_tenant_and_one_log_at_once() {
     let reading = tokio::spawn(async move {
         for _ in 0..5 {
             proven(&reader, &whole_chain(&reader).await).await;
-            tokio::time::sleep(Duration::from_millis(30)).await;
         }
     });
     let mut acknowledged = Vec::new();
@@ -125,42 +124,58 @@ async fn what_two_nodes_send_at_once_happens_once() {
     assert_eq!(contents(&nodes[0], "a").await.len(), 20);
 }
 
+/// The connections that listen, by the lock that they share.
+const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                         WHERE l.locktype = 'advisory' AND l.classid = 1414025804 AND l.objid = 3 \
+                         AND a.datname = current_database()";
+
+/// Less than the time after which logs are looked at although somebody tells of them.
+const TOLD: Duration = Duration::from_secs(4);
+
 #[tokio::test]
 async fn whoever_waits_hears_of_other_nodes() {
     let url = database().await;
     let (here, there) = (node(&url, "w1").await, node(&url, "w2").await);
     commit(&here, adding([opened("a", [])])).await.unwrap();
-    // The listening connection is made in the background.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The listening connections are made in the background.
+    let watcher = client(&url).await;
+    until(async || {
+        let listening = format!("SELECT count(*) {LISTENERS} AND a.state = 'idle'");
+        watcher.query_one(&listening, &[]).await.unwrap().get::<_, i64>(0) == 2
+    })
+    .await;
+    let waited_for = async |node: &Arc<Postgres>, name: &str| {
+        until(async || node.shared.waits.is_waited_for(&tenant(), &log(name))).await;
+    };
     let waiting = |node: &Arc<Postgres>, name: &str, after| {
         let (node, name) = (node.clone(), log(name));
         tokio::spawn(async move { node.wait(&tenant(), &name, after).await })
     };
     for (after, writer) in [(0, &here), (1, &there), (2, &here)] {
         let waits = [waiting(&here, "a", after), waiting(&there, "a", after)];
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        waited_for(&here, "a").await;
+        waited_for(&there, "a").await;
         assert!(waits.iter().all(|wait| !wait.is_finished()));
         commit(writer, adding([append("a", [record("x")])])).await.unwrap();
         for wait in waits {
-            timeout(Duration::from_millis(400), wait).await.expect("it is told").unwrap().unwrap();
+            timeout(TOLD, wait).await.expect("it is told").unwrap().unwrap();
         }
     }
     timeout(Duration::from_secs(1), here.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
     // A log that does not exist yet.
     let wait = waiting(&there, "later", 0);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    waited_for(&there, "later").await;
     commit(&here, adding([opened("later", [record("x")])])).await.unwrap();
-    timeout(Duration::from_millis(400), wait).await.expect("it is told").unwrap().unwrap();
+    timeout(TOLD, wait).await.expect("it is told").unwrap().unwrap();
     // Without the listening connection it is looked at.
     let wait = waiting(&there, "a", 3);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
-               AND datname = current_database() AND query LIKE '%pg_backend_pid%'";
-    client(&url).await.query(end, &[]).await.unwrap();
+    waited_for(&there, "a").await;
+    let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
+    watcher.query(&end, &[]).await.unwrap();
     commit(&here, adding([append("a", [record("x")])])).await.unwrap();
-    timeout(Duration::from_secs(2), wait).await.expect("it is seen").unwrap().unwrap();
+    timeout(Duration::from_mins(1), wait).await.expect("it is seen").unwrap().unwrap();
     let wait = waiting(&there, "a", 4);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    waited_for(&there, "a").await;
     Backend::close(&*there).await.unwrap();
     assert!(matches!(wait.await.unwrap(), Err(StoreError::Closed)));
 }
