@@ -74,7 +74,7 @@ impl Waiters {
     }
 
     /// Wakes those who wait for these logs.
-    pub(super) fn wake(&self, tenant: &Tenant, logs: &[LogId]) {
+    pub(super) fn wake<'l>(&self, tenant: &Tenant, logs: impl Iterator<Item = &'l LogId>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_empty() {
             return;

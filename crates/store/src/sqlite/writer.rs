@@ -1,5 +1,5 @@
-//! The one thread that writes. It commits whatever queued during the last fsync: no timer, and no writer waits for
-//! another's batch to fill up.
+//! The one thread that writes. It commits whatever queued during the last fsync, and whatever comes while that is being
+//! written: no timer, and no writer waits for another's batch to fill up.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use throughline_core::{Boxed, LogId, Name, Receipt, StoreError, Tenant};
+use throughline_core::{Boxed, Name, Receipt, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::backend::SealedBatch;
@@ -35,13 +35,88 @@ pub(super) struct WriterHandle {
 }
 
 enum Job {
-    Commit { batch: SealedBatch, reply: Reply<Receipt>, room: OwnedSemaphorePermit },
+    Commit(Waiting),
     Act(Box<dyn FnOnce(&mut Writer) + Send>),
     Sign(Arc<Signer>),
     Close(Reply<()>),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// A batch, and who waits for it.
+struct Waiting {
+    batch: SealedBatch,
+    reply: Reply<Receipt>,
+    room: OwnedSemaphorePermit,
+}
+
+/// The work that waits, in the order in which it came.
+struct Queue {
+    jobs: mpsc::Receiver<Job>,
+    /// What was taken out and is not done yet.
+    next: Option<Job>,
+}
+
+impl Queue {
+    /// The next job, once there is one. Without a time it waits for as long as it takes.
+    fn job(&mut self, patience: Option<Duration>) -> Result<Job, RecvTimeoutError> {
+        match (self.next.take(), patience) {
+            (Some(job), _) => Ok(job),
+            (None, None) => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            (None, Some(time)) => self.jobs.recv_timeout(time),
+        }
+    }
+
+    /// The batch that is waiting, if nothing else comes before it.
+    fn batch(&mut self) -> Option<Waiting> {
+        match self.next.take().or_else(|| self.jobs.try_recv().ok())? {
+            Job::Commit(waiting) => Some(waiting),
+            other => {
+                self.next = Some(other);
+                None
+            }
+        }
+    }
+}
+
+/// The batches of one transaction.
+trait Batches {
+    /// The batch at that place, if there is one.
+    fn get(&mut self, place: usize) -> Option<&SealedBatch>;
+}
+
+impl Batches for &SealedBatch {
+    fn get(&mut self, place: usize) -> Option<&SealedBatch> {
+        (place == 0).then_some(*self)
+    }
+}
+
+/// Batches of many callers. It takes in whatever comes while the others are being written.
+struct Group<'q> {
+    batches: Vec<Waiting>,
+    bytes: usize,
+    queue: &'q mut Queue,
+}
+
+impl<'q> Group<'q> {
+    fn of(first: Waiting, queue: &'q mut Queue) -> Self {
+        Self { bytes: weight(&first.batch), batches: vec![first], queue }
+    }
+}
+
+impl Batches for Group<'_> {
+    fn get(&mut self, place: usize) -> Option<&SealedBatch> {
+        let has_room = self.batches.len() < GROUP && self.bytes < GROUP_BYTES;
+        if place == self.batches.len()
+            && has_room
+            && let Some(waiting) = self.queue.batch()
+        {
+            self.bytes += weight(&waiting.batch);
+            self.batches.push(waiting);
+        }
+        self.batches.get(place).map(|waiting| &waiting.batch)
+    }
+}
 
 impl WriterHandle {
     pub(super) fn start(
@@ -52,6 +127,7 @@ impl WriterHandle {
         waiters: Arc<Waiters>,
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel();
+        let mut queue = Queue { jobs: queue, next: None };
         let mut writer = Writer {
             db,
             path: path.to_owned(),
@@ -66,7 +142,7 @@ impl WriterHandle {
         let thread = std::thread::Builder::new().name("throughline-writer".into());
         let thread = thread.spawn(move || {
             wait_for(patience);
-            writer.run(&queue);
+            writer.run(&mut queue);
         });
         let thread = thread.map_err(|error| {
             StoreError::invalid(format!("the system has no thread for the writer: {error}"))
@@ -78,8 +154,9 @@ impl WriterHandle {
     pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt, StoreError> {
         let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, receipt) = oneshot::channel();
-        let job = Job::Commit { batch, reply, room };
-        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        self.jobs
+            .send(Job::Commit(Waiting { batch, reply, room }))
+            .map_err(|_| StoreError::Closed)?;
         receipt.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -137,37 +214,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, queue: &mpsc::Receiver<Job>) {
-        let mut next = None;
+    fn run(&mut self, queue: &mut Queue) {
         loop {
             let patience = self.patience();
             if patience.is_some_and(|time| time.is_zero()) {
                 self.settle();
             }
-            let job = match (next.take(), patience) {
-                (Some(job), _) => Ok(job),
-                (None, None) => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                (None, Some(time)) => queue.recv_timeout(time),
-            };
-            match job {
-                Ok(Job::Commit { batch, reply, room }) => {
-                    let mut group = vec![(batch, reply, room)];
-                    let mut bytes = group.iter().map(|(batch, ..)| weight(batch)).sum::<usize>();
-                    while group.len() < GROUP && bytes < GROUP_BYTES {
-                        match queue.try_recv() {
-                            Ok(Job::Commit { batch, reply, room }) => {
-                                bytes += weight(&batch);
-                                group.push((batch, reply, room));
-                            }
-                            Ok(other) => {
-                                next = Some(other);
-                                break;
-                            }
-                            Err(_) => break,
-                        }
-                    }
-                    self.commit(group);
-                }
+            match queue.job(patience) {
+                Ok(Job::Commit(first)) => self.commit(Group::of(first, queue)),
                 Ok(Job::Act(act)) => act(self),
                 Ok(Job::Sign(signer)) => {
                     self.series = Some(Series::new(signer, self.chains.writer.clone()));
@@ -202,40 +256,38 @@ impl Writer {
 
     /// Commits the group in one transaction. If the database fails, nothing of it was written, and each batch is
     /// tried alone: so one that cannot be written does not take the others with it.
-    fn commit(&mut self, group: Vec<(SealedBatch, Reply<Receipt>, OwnedSemaphorePermit)>) {
-        let batches: Vec<&SealedBatch> = group.iter().map(|(batch, ..)| batch).collect();
-        let mut results = self.transaction(&batches);
+    fn commit(&mut self, mut group: Group<'_>) {
+        let mut results = self.transaction(&mut group);
+        let batches = group.batches;
         // A file that is locked or damaged is so for all of them.
         let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
-        if is_one_batchs && group.len() > 1 {
-            let alone = batches.iter().map(|batch| match self.transaction(&[batch]) {
-                Ok(mut results) => results.pop().unwrap_or(Err(StoreError::Closed)),
-                Err(error) => Err(error),
+        if is_one_batchs && batches.len() > 1 {
+            let alone = batches.iter().map(|waiting| {
+                let mut results = self.transaction(&mut &waiting.batch)?;
+                results.pop().unwrap_or(Err(StoreError::Closed))
             });
             results = Ok(alone.collect());
         }
         let results = match results {
             Ok(results) => results,
-            Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => batches.iter().map(|_| Err(error.clone())).collect(),
         };
-        let wrote = |(batch, result): (&SealedBatch, &Result<Receipt, StoreError>)| match result {
-            Ok(receipt) if !receipt.repeated => Some(logs_of(batch)),
-            Ok(_) | Err(_) => None,
-        };
-        let written: Vec<_> = batches.iter().copied().zip(&results).filter_map(wrote).collect();
-        for ((_, reply, room), result) in group.into_iter().zip(results) {
+        for (Waiting { batch, reply, room }, result) in batches.into_iter().zip(results) {
+            let has_written = matches!(&result, Ok(receipt) if !receipt.repeated);
             // Whoever asked may have gone meanwhile.
             drop(reply.send(result));
             drop(room);
-        }
-        for (tenant, logs) in written {
-            self.waiters.wake(&tenant, &logs);
+            if has_written {
+                let logs = batch.appends.iter().map(|append| &append.log);
+                self.waiters.wake(&batch.tenant, logs);
+            }
         }
     }
 
+    /// Writes one batch after another, as long as there is a next one.
     fn transaction(
         &mut self,
-        batches: &[&SealedBatch],
+        batches: &mut impl Batches,
     ) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
         let outcome = self.try_transaction(batches);
         outcome.map_err(|error| {
@@ -248,15 +300,15 @@ impl Writer {
 
     fn try_transaction(
         &mut self,
-        batches: &[&SealedBatch],
+        batches: &mut impl Batches,
     ) -> Result<Vec<Result<Receipt, StoreError>>, rusqlite::Error> {
         self.set_synchronous(self.durability == Durability::Durable)?;
         self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let now = now(&self.db)?;
         self.chains.known.begin(&self.db)?;
         let mut hot = Hot::of(&self.db)?;
-        let mut results = Vec::with_capacity(batches.len());
-        for batch in batches {
+        let mut results = Vec::new();
+        while let Some(batch) = batches.get(results.len()) {
             results.push(match self.chains.apply(&mut hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
                 Err(Stop::Rejected(error)) => Err(error),
@@ -377,10 +429,6 @@ impl Writer {
 pub(super) fn now(db: &Connection) -> Result<i64, rusqlite::Error> {
     let now = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
     db.prepare_cached(now)?.query_row([], |row| row.get(0))
-}
-
-fn logs_of(batch: &SealedBatch) -> (Tenant, Vec<LogId>) {
-    (batch.tenant.clone(), batch.appends.iter().map(|append| append.log.clone()).collect())
 }
 
 fn weight(batch: &SealedBatch) -> usize {
