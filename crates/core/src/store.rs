@@ -106,6 +106,9 @@ pub trait Store: Send + Sync {
         keys: &'a [VaultKey],
     ) -> Boxed<'a, Vec<Option<Found>>>;
 
+    /// Destroys all that a Run says, for good: nobody reads it any more. That there was a Run stays, and that it was forgotten.
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()>;
+
     /// What waits for a person, of one log or of all.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
     -> Boxed<'a, Vec<Pending>>;

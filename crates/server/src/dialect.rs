@@ -11,6 +11,8 @@ pub(crate) enum Door {
     Call(Wire),
     /// The list of models, in the shape of that wire.
     Models(Wire),
+    /// The story of the call of that name.
+    Story(Name),
     /// Something else of that dialect, which its provider answers.
     Other(Wire),
     /// Nothing that anybody here knows, to be said in that wire's words.
@@ -21,6 +23,9 @@ pub(crate) enum Door {
 pub(crate) fn door(method: &str, request: &Request) -> Door {
     let path = request.path.split('?').next().unwrap_or_default();
     let is_anthropic = request.header("anthropic-version").is_some();
+    if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
+        return Door::Story(Name::from(call));
+    }
     match (method, path) {
         ("POST", "/v1/messages") => Door::Call(Wire::ANTHROPIC_MESSAGES),
         ("POST", "/v1/responses") => Door::Call(Wire::OPENAI_RESPONSES),

@@ -11,19 +11,22 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use futures_util::future::join;
 use throughline_codec::{
     Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, codec, repair,
 };
 use throughline_core::{
-    Answer, Call, Credential, Did, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Stop,
-    Target, Tenant, UpstreamError, Why, Wire,
+    Answer, Call, Credential, Did, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Target,
+    Tenant, UpstreamError, Why, Wire,
 };
 
 use crate::access::Admission;
 use crate::claimed::Dresser;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
-use crate::replay::{Claims, Conversation, Replay, Turn};
+use crate::keeper::Keeper;
+use crate::replay::{Claims, Conversation, Finding};
+use crate::story::{self, Looked, Story, Tail};
 use crate::stream::{Relay, relay};
 
 /// The largest whole answer that is read.
@@ -45,8 +48,17 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn new(status: u16, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
+    }
+
+    /// It as an answer in the caller's dialect, with the name under which the call is told.
+    fn told(&self, wire: &Wire, node: &NodeId) -> Answered {
+        let said = dialect::error(wire, self.status, &self.message);
+        let call = (Name::from("x-throughline-call"), node.0.clone());
+        let mut answered = Answered::json(self.status, &said);
+        answered.headers.push(call);
+        answered
     }
 
     fn of_codec(error: &CodecError) -> Self {
@@ -65,10 +77,10 @@ impl Problem {
 
 /// One call of one caller.
 pub(crate) struct Exchange<'g> {
-    gateway: &'g Gateway,
-    caller: Caller,
+    pub(crate) gateway: &'g Gateway,
+    pub(crate) caller: Caller,
     /// The caller's dialect.
-    wire: Wire,
+    pub(crate) wire: Wire,
 }
 
 /// A request that is ready to be sent.
@@ -88,34 +100,70 @@ impl<'g> Exchange<'g> {
         Self { gateway, caller, wire }
     }
 
-    /// Asks a model.
+    /// Asks a model. Whatever comes of it, there is a story to tell.
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
-        let asked = dialect::model(&self.wire, &request).ok_or_else(|| unnamed(&request))?;
+        let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
+        let mut story = Story::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
+        let problem = match self.ask(&request, &mut story).await {
+            Ok((ready, reached, answer)) => {
+                self.answer(ready, &reached, answer, &request, story).await
+            }
+            Err(problem) => {
+                story.fails(problem.status, &*problem.message);
+                if self.gateway.mode != ReplayMode::Off {
+                    drop(self.gateway.replay.stories().keep(&story).await);
+                }
+                Err(problem)
+            }
+        };
+        problem.or_else(|problem| Ok(problem.told(&self.wire, &node)))
+    }
+
+    /// Asks whomever the model's name reaches, in turn.
+    async fn ask(
+        &self,
+        request: &Request,
+        story: &mut Story,
+    ) -> Result<(Ready, Reached, Answer), Problem> {
+        let asked = dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))?;
+        story.asks_for(&asked);
         if !self.caller.admission.allows(&asked) {
             return Err(Problem::new(403, format!("this key may not ask for {asked}")));
         }
         let all =
             self.gateway.directory.reach(&asked).map_err(|message| Problem::new(404, message))?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
-        for (place, reached) in all.iter().enumerate() {
+        let mut left = all.len();
+        for reached in all {
+            left -= 1;
             let renamed = dialect::renamed(&self.wire, request.clone(), &asked, &reached.model);
-            let ready = self.prepare(renamed, reached).await?;
-            let answer = self.send(&ready, reached, &request).await;
-            let is_last = place + 1 == all.len();
+            let ready = self.prepare(renamed, &reached, story).await?;
+            let (answer, base) =
+                join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
+            story.base = base;
             match answer {
-                Ok(answer) if is_last || !is_failure(answer.status) => {
-                    return self.answer(ready, reached, answer, &request).await;
+                Ok(answer) if left == 0 || !is_failure(answer.status) => {
+                    story.hears(answer.status);
+                    return Ok((ready, reached, answer));
                 }
                 Ok(answer) => {
-                    last = Problem::new(
-                        answer.status,
-                        format!("{} could not answer", reached.endpoint),
-                    );
+                    let message = format!("{} could not answer", reached.endpoint);
+                    story.goes_on_from(&reached.endpoint, format!("status {}", answer.status));
+                    last = Problem::new(answer.status, message);
                 }
-                Err(error) => last = Problem::of_upstream(&error),
+                Err(error) => {
+                    story.goes_on_from(&reached.endpoint, error.to_string());
+                    last = Problem::of_upstream(&error);
+                }
             }
         }
         Err(last)
+    }
+
+    /// The texts of the call that this one goes on from: they are looked for while the provider answers.
+    async fn base(&self, ready: &Ready) -> Option<Arc<Tail>> {
+        let parent = ready.conversation.as_ref()?.parent.as_ref()?;
+        self.gateway.replay.stories().tail(&ready.tenant, parent).await
     }
 
     /// Passes on what no dialect of ours reads.
@@ -163,12 +211,18 @@ impl<'g> Exchange<'g> {
         })
     }
 
-    async fn prepare(&self, request: Request, reached: &Reached) -> Result<Ready, Problem> {
+    async fn prepare(
+        &self,
+        request: Request,
+        reached: &Reached,
+        story: &mut Story,
+    ) -> Result<Ready, Problem> {
         let catalog = &self.gateway.catalog;
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
         let account = callers.as_ref().unwrap_or(&reached.account);
         let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        story.tenant = tenant.clone();
         let target = catalog.target(&reached.provider, &reached.model, account);
         let is_same = target.origin.wire == self.wire;
         // What a caller of another dialect sends back was never this target's own.
@@ -185,8 +239,16 @@ impl<'g> Exchange<'g> {
             .map_err(|error| Problem::of_codec(&error))?;
         call.target = target.clone();
         let stream = call.stream;
-        let (mut encoded, conversation) = self.restored(to, call, &request, &tenant).await?;
-        let verdict = self.mended(to, &mut encoded, &target)?;
+        let (mut encoded, restored) = self.restored(to, call, &request, &tenant).await?;
+        let (conversation, findings) = restored.unzip();
+        story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
+        let looked = self.mended(to, &mut encoded, &target)?;
+        let verdict = looked.verdict;
+        if self.gateway.mode != ReplayMode::Off {
+            let account = story::account(&encoded, &findings.unwrap_or_default(), &looked);
+            story.accounts(verdict.as_str(), &account);
+        }
+        self.refuse(&looked)?;
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
@@ -197,7 +259,7 @@ impl<'g> Exchange<'g> {
         call: Call,
         request: &Request,
         tenant: &Tenant,
-    ) -> Result<(Encoded, Option<Conversation>), Problem> {
+    ) -> Result<(Encoded, Option<(Conversation, Vec<Finding>)>), Problem> {
         let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
         if self.gateway.mode == ReplayMode::Off {
             // What is ours goes to no provider, whatever the mode.
@@ -211,7 +273,7 @@ impl<'g> Exchange<'g> {
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;
         restored.account(&mut encoded);
-        Ok((encoded, Some(restored.conversation)))
+        Ok((encoded, Some((restored.conversation, restored.findings))))
     }
 
     /// Looks at what would be refused, and mends it where that is wanted.
@@ -220,33 +282,33 @@ impl<'g> Exchange<'g> {
         to: &dyn Codec,
         encoded: &mut Encoded,
         target: &Target,
-    ) -> Result<Verdict, Problem> {
-        let mode = self.gateway.mode;
-        if mode == ReplayMode::Off {
-            return Ok(Verdict::Accept);
-        }
+    ) -> Result<Looked, Problem> {
         let transcript = Transcript { knows_headers: true, ..Transcript::of(to, &encoded.request) };
         let failed = |error: CodecError| Problem::of_codec(&error);
-        if mode == ReplayMode::Repair {
-            let mended = repair(&transcript, target, Reach::Refused).map_err(failed)?;
-            let verdict = mended.audit.verdict();
-            encoded.request = mended.request;
-            return Ok(verdict);
-        }
-        let looked = audit(&transcript, target).map_err(failed)?;
-        match looked.findings.first() {
-            Some(finding) if mode == ReplayMode::Enforce && looked.verdict() == Verdict::Refuse => {
-                let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
-                let message = format!(
-                    "[{}] {}{}",
-                    finding.rule.id,
-                    finding.message,
-                    mend.unwrap_or_default()
-                );
-                Err(Problem::new(400, message))
+        match self.gateway.mode {
+            ReplayMode::Off => Ok(Looked::at_nothing()),
+            ReplayMode::Repair => {
+                let repair = repair(&transcript, target, Reach::Refused).map_err(failed)?;
+                encoded.request = repair.request;
+                let (verdict, mended) = (repair.audit.verdict(), repair.mended);
+                Ok(Looked { verdict, findings: repair.audit.findings, mended })
             }
-            Some(_) | None => Ok(looked.verdict()),
+            ReplayMode::Observe | ReplayMode::Enforce => {
+                let looked = audit(&transcript, target).map_err(failed)?;
+                let verdict = looked.verdict();
+                Ok(Looked { verdict, findings: looked.findings, mended: Vec::new() })
+            }
         }
+    }
+
+    /// Refuses what the provider would refuse, where that is wanted: with the rule, and how to mend it.
+    fn refuse(&self, looked: &Looked) -> Result<(), Problem> {
+        let is_enforced = self.gateway.mode == ReplayMode::Enforce;
+        let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
+        let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
+        let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
+        let mend = mend.unwrap_or_default();
+        Err(Problem::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
     }
 
     async fn send(
@@ -254,6 +316,7 @@ impl<'g> Exchange<'g> {
         ready: &Ready,
         reached: &Reached,
         asked: &Request,
+        story: &mut Story,
     ) -> Result<Answer, UpstreamError> {
         let wire = &ready.target.origin.wire;
         let path = speaker(wire).map(|codec| codec.path(&ready.target, ready.stream));
@@ -273,6 +336,7 @@ impl<'g> Exchange<'g> {
             body: ready.encoded.request.body.clone(),
             credential: self.caller.credential.clone(),
         };
+        story.sends(&sent, &ready.target.origin);
         self.gateway.upstream.send(sent).await
     }
 
@@ -282,40 +346,27 @@ impl<'g> Exchange<'g> {
         reached: &Reached,
         answer: Answer,
         asked: &Request,
+        story: Story,
     ) -> Result<Answered, Problem> {
         let is_same = ready.target.origin.wire == self.wire;
-        let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
-        let mut headers = told(&node, &ready.encoded.fates, ready.verdict);
+        let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
         let status = answer.status;
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
         headers.extend(passed.cloned());
-        if status >= 400 {
-            let body = whole(answer).await?;
-            let body = if is_same {
-                body
-            } else {
-                let unnamed = || format!("{} answered {status}", reached.endpoint);
-                let message = dialect::message_of(&body).unwrap_or_else(unnamed);
-                dialect::error(&self.wire, status, &message).bytes().clone()
-            };
-            headers.extend((!is_same).then(json_type));
-            return Ok(Answered { status, headers, body: Outgoing::Whole(body) });
-        }
-        let keeper = Keeper {
-            replay: Arc::clone(&self.gateway.replay),
-            tenant: ready.tenant.clone(),
-            node: node.clone(),
-            conversation: ready.conversation,
-            prefix: ready.encoded.prefix,
-        };
         let dresser = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
-            Dresser::new(self.wire.clone(), claims, ready.tenant.clone(), node)
+            Dresser::new(self.wire.clone(), claims, ready.tenant.clone(), story.node.clone())
         });
-        let said = Asked { target: ready.target.clone(), prefix: keeper.prefix };
-        if ready.stream {
+        let mut keeper = Keeper {
+            replay: Arc::clone(&self.gateway.replay),
+            conversation: ready.conversation,
+            prefix: ready.encoded.prefix,
+            story,
+        };
+        let said = Asked { target: ready.target, prefix: keeper.prefix };
+        if status < 400 && ready.stream {
             let framing = dialect::framing(&self.wire, asked);
-            let from = speaker(&ready.target.origin.wire)?;
+            let from = speaker(&said.target.origin.wire)?;
             let to = speaker(&self.wire)?;
             let relayed = relay(Relay { answer, from, to, said, framing, dresser, keeper });
             if !is_same {
@@ -323,47 +374,68 @@ impl<'g> Exchange<'g> {
             }
             return Ok(Answered { status, headers, body: Outgoing::Stream(relayed) });
         }
+        headers.extend((!is_same).then(json_type));
+        let body = if status >= 400 {
+            self.refusal(reached, answer, is_same, &mut keeper).await
+        } else {
+            self.whole_answer(answer, &said, dresser, &mut keeper).await
+        };
+        match body {
+            Ok(body) => Ok(Answered { status, headers, body: Outgoing::Whole(body) }),
+            Err(problem) => {
+                keeper.fail(problem.status, &problem.message).await;
+                Err(problem)
+            }
+        }
+    }
+
+    /// What the provider says to a request that it does not answer.
+    async fn refusal(
+        &self,
+        reached: &Reached,
+        answer: Answer,
+        is_same: bool,
+        keeper: &mut Keeper,
+    ) -> Result<Bytes, Problem> {
+        let status = answer.status;
         let body = whole(answer).await?;
-        let reply = speaker(&ready.target.origin.wire)?.decode_reply(&body, &said);
-        let body = match (reply, dresser) {
+        let unnamed = || format!("{} answered {status}", reached.endpoint);
+        let message = dialect::message_of(&body).unwrap_or_else(unnamed);
+        keeper.fail(status, &message).await;
+        if is_same {
+            return Ok(body);
+        }
+        Ok(dialect::error(&self.wire, status, &message).bytes().clone())
+    }
+
+    /// An answer that comes in one piece.
+    async fn whole_answer(
+        &self,
+        answer: Answer,
+        said: &Asked,
+        dresser: Option<Dresser>,
+        keeper: &mut Keeper,
+    ) -> Result<Bytes, Problem> {
+        let body = whole(answer).await?;
+        let reply = speaker(&said.target.origin.wire)?.decode_reply(&body, said);
+        match (reply, dresser) {
             (Ok(reply), None) => {
                 keeper.keep(&reply).await;
-                body
+                Ok(body)
             }
             (Ok(reply), Some(mut dresser)) => {
                 keeper.keep(&reply).await;
-                headers.push(json_type());
                 let reply = dresser.reply(reply);
                 let said = speaker(&self.wire)?.encode_reply(&reply);
-                said.map_err(|error| Problem::new(502, error.to_string()))?
+                said.map_err(|error| Problem::new(502, error.to_string()))
             }
             // What cannot be read passes all the same: the caller may know better.
-            (Err(_), None) => body,
-            (Err(error), Some(_)) => return Err(Problem::new(502, error.to_string())),
-        };
-        Ok(Answered { status, headers, body: Outgoing::Whole(body) })
-    }
-}
-
-/// Keeps an answer.
-pub(crate) struct Keeper {
-    replay: Arc<Replay>,
-    tenant: Tenant,
-    node: NodeId,
-    conversation: Option<Conversation>,
-    prefix: Option<throughline_core::Digest>,
-}
-
-impl Keeper {
-    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same.
-    pub(crate) async fn keep(&self, reply: &throughline_core::Reply) {
-        let Some(conversation) = self.conversation.as_ref().filter(|_| reply.stop != Stop::Cut)
-        else {
-            return;
-        };
-        let turn =
-            Turn { node: self.node.clone(), conversation, reply, prefix: self.prefix, ids: &[] };
-        drop(self.replay.capture(&self.tenant, &turn).await);
+            (Err(error), None) => {
+                keeper.fail(200, &error.to_string()).await;
+                Ok(body)
+            }
+            (Err(error), Some(_)) => Err(Problem::new(502, error.to_string())),
+        }
     }
 }
 

@@ -107,6 +107,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         Door::Call(wire) | Door::Models(wire) | Door::Other(wire) | Door::Nowhere(wire) => {
             wire.clone()
         }
+        Door::Story(_) => Wire::OPENAI_CHAT,
     };
     let caller = match admitted(&gateway, &parts.headers, parts.uri.query()).await {
         Ok(caller) => caller,
@@ -127,6 +128,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
     let answered = match door {
         Door::Models(wire) => return models(&gateway, &wire),
+        Door::Story(call) => Exchange::of(&gateway, caller, wire.clone()).story(call).await,
         Door::Nowhere(_) => {
             let message = format!("there is nothing at {}: see docs/gateway.md", parts.uri.path());
             Err(Problem { status: 404, message })
@@ -192,6 +194,12 @@ pub(crate) enum Outgoing {
 }
 
 impl Answered {
+    /// A document.
+    pub(crate) fn json(status: u16, said: &Json) -> Self {
+        let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
+        Self { status, headers, body: Outgoing::Whole(said.bytes().clone()) }
+    }
+
     fn into_response(self) -> Response {
         let body = match self.body {
             Outgoing::Whole(bytes) => Body::from(bytes),

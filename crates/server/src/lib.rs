@@ -8,8 +8,11 @@ mod claimed;
 mod dialect;
 mod exchange;
 mod gateway;
+mod keeper;
 mod replay;
+mod story;
 mod stream;
+mod telling;
 
 pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
@@ -17,3 +20,4 @@ pub use crate::replay::{
     Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,
     Restored, Turn, Visible,
 };
+pub use crate::story::Story;

@@ -48,23 +48,31 @@ pub use crate::replay::capture::Turn;
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
 pub use crate::replay::claim::{Claims, NoRandomness};
 use crate::replay::memo::Memo;
+use crate::story::Stories;
 
 /// The Vault, and what is needed to use it.
 pub struct Replay {
     store: Arc<dyn Store>,
     claims: Claims,
     memo: Memo,
+    stories: Stories,
 }
 
 impl Replay {
     /// Keeps turns in that store, and gives claims to them.
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
-        Self { store, claims, memo: Memo::default() }
+        let stories = Stories::new(Arc::clone(&store));
+        Self { store, claims, memo: Memo::default(), stories }
     }
 
     /// What makes and reads claims.
     pub fn claims(&self) -> &Claims {
         &self.claims
+    }
+
+    /// The stories of calls.
+    pub(crate) fn stories(&self) -> &Stories {
+        &self.stories
     }
 
     /// Keeps an answer. Nothing is kept of one that was cut, or that says nothing.
@@ -73,7 +81,7 @@ impl Replay {
         tenant: &Tenant,
         turn: &Turn<'_>,
     ) -> Result<Option<NodeId>, StoreError> {
-        capture::capture(&*self.store, tenant, turn).await
+        capture::capture(self, tenant, turn).await
     }
 
     /// Puts back what the client of a request has lost. The Call was read from that request, for its target.

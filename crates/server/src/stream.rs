@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::claimed::Dresser;
-use crate::exchange::Keeper;
+use crate::keeper::Keeper;
 
 /// How many pieces wait for a slow reader.
 const AHEAD: usize = 16;
@@ -43,11 +43,12 @@ pub(crate) fn relay(relay: Relay) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
 }
 
 async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
-    let Relay { answer, from, to, said, framing, dresser, keeper } = relay;
+    let Relay { answer, from, to, said, framing, dresser, mut keeper } = relay;
     let theirs = answer.header("content-type").and_then(Framing::of_content_type);
     let mut decoder = StreamDecoder::framed(from, &said, theirs.unwrap_or_else(|| from.framing()));
     let mut writer =
         dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
+    let status = answer.status;
     let mut chunks = answer.body;
     let mut is_kept = false;
     loop {
@@ -64,7 +65,7 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
                 && !is_kept
             {
                 is_kept = true;
-                keep(&keeper, reply).await;
+                keep(&mut keeper, reply).await;
             }
             if let Some(writer) = &mut writer {
                 writer.write(event, &mut written);
@@ -72,7 +73,7 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
         }
         let piece = match (&mut writer, bytes) {
             (None, Some(bytes)) => bytes,
-            (None, None) => return,
+            (None, None) => Bytes::new(),
             (Some(_), Some(_)) => written.into(),
             (Some(writer), None) => {
                 writer.encoder.finish(&mut written);
@@ -80,17 +81,19 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
             }
         };
         let is_over = !matches!(chunk, Some(Ok(_)));
-        if !piece.is_empty() && pieces.send(piece).await.is_err() {
-            return;
-        }
-        if is_over {
+        let has_left = !piece.is_empty() && pieces.send(piece).await.is_err();
+        if has_left || is_over {
+            if !is_kept {
+                let why = if has_left { "the caller went away" } else { "nothing was answered" };
+                keeper.fail(status, why).await;
+            }
             return;
         }
     }
 }
 
 /// Keeps the answer before its end is told, but does not hold that for ever.
-async fn keep(keeper: &Keeper, reply: &Reply) {
+async fn keep(keeper: &mut Keeper, reply: &Reply) {
     drop(timeout(LONGEST_HOLD, keeper.keep(reply)).await);
 }
 

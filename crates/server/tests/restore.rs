@@ -453,7 +453,14 @@ async fn a_conversation_that_nobody_looked_for_can_be_captured() {
     let conversation = Conversation::of(&call, &tenant(), None);
     let reply = line.reply(&says("A door.", 1));
     let node = Claims::fresh_node().unwrap();
-    let turn = Turn { node, conversation: &conversation, reply: &reply, prefix: None, ids: &[] };
+    let turn = Turn {
+        node,
+        conversation: &conversation,
+        reply: &reply,
+        prefix: None,
+        ids: &[],
+        story: None,
+    };
     house.replay.capture(&tenant(), &turn).await.unwrap().unwrap();
     let said = [user("Look."), Said::Model(says("A door.", 1)), user("Go on.")];
     let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;

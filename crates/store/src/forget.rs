@@ -3,7 +3,7 @@
 //! What is destroyed is the salt, without which nothing can be opened; the sealed bytes; and the large contents that nothing
 //! else refers to. What stays is that there was something, so that the chain still holds. A fork shares its records
 //! with its parent, so they are gone in both; checkpoints are destroyed too, because they hold what they were folded from,
-//! and whoever folds on is told by a record in each log.
+//! and whoever folds on is told by a record in each log. So are copies, which repeat what other records of their thread say.
 //!
 //! Others go on writing meanwhile. What they add to a log before it is destroyed is destroyed with it; who begins a run or
 //! a fork of it is a reason to look again.
@@ -93,6 +93,17 @@ impl Journal {
         Ok(destroyed)
     }
 
+    /// Destroys what a run says. The files and the backups are left to whoever opens the store next, or forgets something:
+    /// that can take long, and who asks for this waits.
+    pub(crate) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<(), StoreError> {
+        let head = self.log(tenant, run).await?;
+        if head.is_none_or(|head| head.kind != LogKind::Run) {
+            return Err(StoreError::NotFound { what: "run", name: run.0.clone() });
+        }
+        let erase = Erase::all(run.clone(), Erased::Forgotten);
+        self.destroy(tenant, &[erase], &[], kind::FORGOTTEN).await.map(drop)
+    }
+
     /// A thread that exists.
     async fn whole_thread(
         &self,
@@ -135,6 +146,9 @@ impl Journal {
             }
             if !found.is_empty() {
                 let family = self.family(tenant, &log).await?;
+                for (place, seq) in self.copies(tenant, &log, &family).await? {
+                    add(&mut erases, &place, seq, why);
+                }
                 add_checkpoints(&mut erases, &log, &family, why);
             }
             place = head.fork.map(|fork| (fork.log, end.min(fork.at)));
@@ -147,6 +161,36 @@ impl Journal {
                 Err(StoreError::Corrupt(problem.into()))
             }
         }
+    }
+
+    /// The copies of what a thread and its forks say, wherever they are. Those that were imported are known by their kind.
+    async fn copies(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+        family: &Family,
+    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+        const PAGE: u32 = 256;
+        let mut copies = Vec::new();
+        let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
+        for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
+            let mut abouts = vec![self.keys.about(tenant, &about_item(log, ""))];
+            let mut after = 0;
+            loop {
+                let span = Span { after, up_to: u64::MAX, limit: PAGE };
+                let rows = self.backend.rows(tenant, log, span).await?;
+                let Some(last) = rows.last() else { break };
+                after = last.seq;
+                for row in rows.iter().filter(|row| *row.kind == *kind::COPY) {
+                    copies.push((log.clone(), row.seq));
+                    abouts.extend(row.about.filter(|about| !abouts.contains(about)));
+                }
+            }
+            for about in abouts {
+                copies.extend(self.backend.about(tenant, about).await?);
+            }
+        }
+        Ok(copies)
     }
 
     /// The record before that one which holds its whole message: some wires write messages that cannot be cut, and then

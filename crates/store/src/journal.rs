@@ -359,6 +359,10 @@ impl Store for Journal {
         })
     }
 
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+        Box::pin(Journal::forget_run(self, tenant, run))
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

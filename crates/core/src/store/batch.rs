@@ -18,6 +18,8 @@ pub mod kind {
     pub const STATE: &str = "state";
     /// The state so far, so that it need not be folded from the beginning.
     pub const CHECKPOINT: &str = "checkpoint";
+    /// What other records of a Thread say, once more; see [`NewRecord::copy`](super::NewRecord::copy).
+    pub const COPY: &str = "copy";
     /// History goes on from an earlier place.
     pub const REWIND: &str = "rewind";
     /// Content was destroyed on request.
@@ -218,6 +220,12 @@ impl NewRecord {
     /// A record of that kind.
     pub fn new(kind: impl Into<Name>, content: impl Into<Bytes>) -> Self {
         Self { kind: kind.into(), content: content.into(), events: 0, about: None, at: None }
+    }
+
+    /// A record that repeats what other records of that Thread say: forgetting any of them forgets this too, in whichever log
+    /// it is. A captured turn is whole without it.
+    pub fn copy(thread: &LogId, content: impl Into<Bytes>) -> Self {
+        Self::new(kind::COPY, content).about(format!("{thread}/"))
     }
 
     /// The same, about something.

@@ -1,11 +1,12 @@
 //! An answer becomes a turn of the Vault, in one commit.
 
 use throughline_core::{
-    Append, Batch, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Reply, Stop, Store,
+    Append, Batch, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Receipt, Reply, Stop,
     StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
 };
 
-use crate::replay::{Conversation, chain, judge};
+use crate::replay::{Conversation, Replay, chain, judge};
+use crate::story::{GoesOn, Story, Tail};
 
 /// The kind of the record that says whose turn it is.
 pub(super) const TURN: &str = "turn";
@@ -23,11 +24,13 @@ pub struct Turn<'a> {
     pub prefix: Option<Digest>,
     /// Further ids under which the client was shown it, that are no [claims](crate::Claims).
     pub ids: &'a [Name],
+    /// The story of the call that was answered, to be kept with it.
+    pub story: Option<&'a Story>,
 }
 
 /// Keeps an answer.
 pub(super) async fn capture(
-    store: &dyn Store,
+    replay: &Replay,
     tenant: &Tenant,
     turn: &Turn<'_>,
 ) -> Result<Option<NodeId>, StoreError> {
@@ -36,26 +39,47 @@ pub(super) async fn capture(
     }
     let own = LogId::from(format!("conversation-{}", turn.node));
     let begin = || Append::to(own.clone()).opening(LogOpening::thread());
-    let first = match &turn.conversation.parent {
-        Some(parent) => Append::to(parent.log.clone()).expecting(parent.last),
-        None => begin(),
+    let (first, goes_on) = match &turn.conversation.parent {
+        Some(parent) => (Append::to(parent.log.clone()).expecting(parent.last), GoesOn::Here),
+        None => (begin(), GoesOn::Nowhere),
     };
-    let mut done = store.commit(batch(tenant, turn, first)).await;
+    let mut done = commit(replay, tenant, turn, first, goes_on).await;
     if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
         // Another answer to the same was kept before: this one is a branch.
         let fork = LogOpening::fork(parent.log.clone(), parent.last);
-        done = store.commit(batch(tenant, turn, Append::to(own.clone()).opening(fork))).await;
+        let fork = Append::to(own.clone()).opening(fork);
+        done = commit(replay, tenant, turn, fork, GoesOn::Here).await;
     }
     if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
         && turn.conversation.parent.is_some()
     {
         // What it goes on from was forgotten meanwhile.
-        done = store.commit(batch(tenant, turn, begin())).await;
+        done = commit(replay, tenant, turn, begin(), GoesOn::Nowhere).await;
     }
     done.map(|_| Some(turn.node.clone()))
 }
 
-fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
+async fn commit(
+    replay: &Replay,
+    tenant: &Tenant,
+    turn: &Turn<'_>,
+    append: Append,
+    goes_on: GoesOn<'_>,
+) -> Result<Receipt, StoreError> {
+    let (batch, tail) = batch(tenant, turn, append, goes_on);
+    let receipt = replay.store.commit(batch).await?;
+    if let (Some(story), Some(tail), Some(written)) = (turn.story, tail, receipt.written.first()) {
+        replay.stories.remember(story, tail, written.last);
+    }
+    Ok(receipt)
+}
+
+fn batch(
+    tenant: &Tenant,
+    turn: &Turn<'_>,
+    mut append: Append,
+    goes_on: GoesOn<'_>,
+) -> (Batch, Option<Tail>) {
     let log = append.log.clone();
     let chain = &turn.conversation.chain;
     let before = chain.visible_turns().saturating_sub(usize::from(chain.goes_on()));
@@ -71,6 +95,10 @@ fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
         let about = format!("{log}/{}", item.id);
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
     }
+    // The texts come last: whoever goes on from them finds them by the turn's last record.
+    let told = turn.story.map(|story| story.records(&log, goes_on));
+    let (records, tail) = told.map(|told| (told.records, told.tail)).unzip();
+    append.records.extend(records.into_iter().flatten());
     let mut batch = Batch::of(tenant.clone()).append(append);
     batch.vault.push(VaultNode {
         id: turn.node.clone(),
@@ -79,7 +107,7 @@ fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
         log,
         prefix: turn.prefix,
     });
-    batch
+    (batch, tail)
 }
 
 /// The whole turn: what the model had said before, where the answer goes on with it, and the answer.

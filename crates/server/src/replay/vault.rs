@@ -101,7 +101,8 @@ impl<'r> Vault<'r> {
         let records = self.replay.store.read(self.tenant, &turn.log, after, limit).await?;
         let damaged = |problem: String| StoreError::Corrupt(Name::from(problem));
         let (mut end_user, mut number, mut texts, mut size) = (None, None, Vec::new(), 0);
-        for record in records {
+        // Copies are no part of the turn, and may be gone without it.
+        for record in records.into_iter().filter(|record| *record.kind != *kind::COPY) {
             let content = match record.content {
                 Content::Here(content) => content,
                 Content::Gone(why) => return Ok(Err(why)),

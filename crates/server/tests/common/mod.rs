@@ -122,7 +122,8 @@ impl House {
         encoded: &Encoded,
     ) -> Option<NodeId> {
         let conversation = &restored.conversation;
-        let turn = Turn { node, conversation, reply, prefix: encoded.prefix, ids: &[] };
+        let turn =
+            Turn { node, conversation, reply, prefix: encoded.prefix, ids: &[], story: None };
         self.replay.capture(tenant, &turn).await.unwrap()
     }
 }

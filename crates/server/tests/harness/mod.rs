@@ -23,6 +23,7 @@ use throughline_server::{
     Admission, Claims, Directory, Gateway, Keyring, Reached, Replay, ReplayMode,
 };
 use throughline_sim::Simulator;
+use throughline_store::Journal;
 use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
@@ -46,6 +47,7 @@ impl Say {
 pub(crate) struct Gate {
     url: String,
     simulator: Simulator,
+    journal: Journal,
     _folder: Folder,
 }
 
@@ -101,6 +103,11 @@ impl Directory for Simulated {
 
 impl Gate {
     pub(crate) async fn open(mode: ReplayMode) -> Self {
+        Self::open_for(mode, Arc::new(NoKeys)).await
+    }
+
+    /// One for whoever has a key of that ring.
+    pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
         let catalog = Arc::new(Catalog::builtin().clone());
         let rows = ["anthropic", "openai", "gemini", "deepseek"];
@@ -125,12 +132,12 @@ impl Gate {
         let store =
             throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
         let gateway = Gateway {
-            replay: Arc::new(Replay::new(Arc::new(store), Claims::new([7; 32]))),
+            replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
             upstream: Arc::new(upstream),
             directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
             catalog,
             mode,
-            keyring: Arc::new(NoKeys),
+            keyring,
             allow_open: false,
             body_limit: 64 << 20,
             depth_limit: 512,
@@ -139,7 +146,12 @@ impl Gate {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
         tokio::spawn(async move { axum::serve(listener, gateway.router()).await.unwrap() });
-        Self { url, simulator, _folder: folder }
+        Self { url, simulator, journal: store, _folder: folder }
+    }
+
+    /// The store behind it.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// The ids of the calls in the first answer, as the caller sees them.
@@ -218,16 +230,34 @@ impl Gate {
         body: Vec<u8>,
         headers: &[(&str, &str)],
     ) -> (u16, Value) {
-        let mut request = hyper::Request::post(format!("{}{path}", self.url));
+        let (status, _, body) = self.send("POST", path, body, headers).await;
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The document at a path.
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let (status, _, body) = self.send("GET", path, Vec::new(), &[]).await;
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The status, the headers and the body of the answer to any request.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> (u16, hyper::HeaderMap, bytes::Bytes) {
+        let mut request =
+            hyper::Request::builder().method(method).uri(format!("{}{path}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         let response = client.request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap())
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        (status, headers, response.into_body().collect().await.unwrap().to_bytes())
     }
 
     /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
@@ -297,7 +327,7 @@ impl Say {
         }
     }
 
-    fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
+    pub(crate) fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
         match self {
             Say::Messages => {
                 let tools =
@@ -334,7 +364,7 @@ impl Say {
         }
     }
 
-    fn answer(self, body: &Value) -> Vec<Value> {
+    pub(crate) fn answer(self, body: &Value) -> Vec<Value> {
         match self {
             Say::Messages => vec![json!({"role": "assistant", "content": body["content"]})],
             Say::Responses => body["output"].as_array().unwrap().clone(),
@@ -343,7 +373,7 @@ impl Say {
         }
     }
 
-    fn streamed(self, frames: &[Frame]) -> Vec<Value> {
+    pub(crate) fn streamed(self, frames: &[Frame]) -> Vec<Value> {
         let events = frames.iter().filter(|frame| &*frame.data != b"[DONE]");
         let events: Vec<Value> =
             events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
@@ -364,7 +394,7 @@ impl Say {
         }
     }
 
-    fn calls(self, said: &[Value]) -> Vec<CallOf> {
+    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallOf> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
         match self {
@@ -395,7 +425,7 @@ impl Say {
         }
     }
 
-    fn results(self, calls: &[CallOf]) -> Vec<Value> {
+    pub(crate) fn results(self, calls: &[CallOf]) -> Vec<Value> {
         match self {
             Say::Messages => {
                 let results = calls.iter().map(|(id, _)| {

@@ -169,7 +169,7 @@ pub(super) async fn find(
     let hashes: Vec<&[u8]> = keys.iter().map(|key| key.hash.as_slice()).collect();
     let sql = "SELECT k.n, c.n, t.name, t.parent, l.name, t.first, t.last, t.prefix, \
                (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
-                AND r.seq BETWEEN t.first AND t.last) \
+                AND r.seq BETWEEN t.first AND t.last AND r.kind <> 'copy') \
                FROM unnest($2::smallint[], $3::bytea[]) WITH ORDINALITY k(kind, hash, n) \
                CROSS JOIN LATERAL (SELECT max(turn) AS turn, count(*) AS n FROM turn_keys \
                 WHERE tenant = $1 AND kind = k.kind AND hash = k.hash) c \

@@ -311,7 +311,7 @@ fn find_one(
     let newest = "
         SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, count(*) OVER (),
                (SELECT min(r.erased) FROM records r WHERE r.tenant = u.tenant AND r.log = u.log
-                AND r.seq BETWEEN u.first AND u.last)
+                AND r.seq BETWEEN u.first AND u.last AND r.kind <> 'copy')
         FROM turn_keys k JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log
         WHERE k.tenant = (SELECT id FROM tenants WHERE name = ?1) AND k.kind = ?2 AND k.hash = ?3
         ORDER BY u.id DESC LIMIT 1";

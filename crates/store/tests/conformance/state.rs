@@ -330,6 +330,10 @@ impl Store for Counting<'_> {
         self.store.find(tenant, keys)
     }
 
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+        self.store.forget_run(tenant, run)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

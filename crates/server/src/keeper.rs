@@ -1,0 +1,47 @@
+//! Keeps what came of a call: its answer as a turn of the Vault, and its story.
+
+use std::sync::Arc;
+
+use throughline_core::{Digest, Reply, Stop};
+
+use crate::replay::{Conversation, Replay, Turn};
+use crate::story::Story;
+
+/// Keeps what comes of one call.
+pub(crate) struct Keeper {
+    pub(crate) replay: Arc<Replay>,
+    /// Where the answer belongs; nothing where nothing is kept.
+    pub(crate) conversation: Option<Conversation>,
+    /// What stands before the answer, as it was sent.
+    pub(crate) prefix: Option<Digest>,
+    pub(crate) story: Story,
+}
+
+impl Keeper {
+    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same.
+    pub(crate) async fn keep(&mut self, reply: &Reply) {
+        let Some(conversation) = &self.conversation else { return };
+        self.story.ends(reply);
+        let turn = Turn {
+            node: self.story.node.clone(),
+            conversation,
+            reply,
+            prefix: self.prefix,
+            ids: &[],
+            story: Some(&self.story),
+        };
+        if reply.stop != Stop::Cut && !reply.items.is_empty() {
+            drop(self.replay.capture(&self.story.tenant, &turn).await);
+        } else {
+            drop(self.replay.stories().keep(&self.story).await);
+        }
+    }
+
+    /// Keeps the story of a call that has no answer.
+    pub(crate) async fn fail(&mut self, status: u16, message: &str) {
+        if self.conversation.is_some() {
+            self.story.fails(status, message);
+            drop(self.replay.stories().keep(&self.story).await);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A story as its tenant is told it.
+
+use bytes::Bytes;
+use throughline_core::{Json, Node, NodeId, Tree, json};
+
+use crate::story::Texts;
+use crate::story::stories::Found;
+
+/// The members of the account that are told under other names, or that are only ours.
+const OWN: [&str; 3] = ["v", "path", "headers"];
+
+/// The whole story of a call.
+pub(crate) fn tell(node: &NodeId, found: &Found) -> Json {
+    let tree = found.account.tree();
+    let account = tree.root();
+    json::object(|o| {
+        o.string("id", &node.0).string("object", "throughline.call").string("kept_at", &found.at);
+        if let Some(turn) = &found.turn {
+            o.string("thread", &turn.log.0);
+            o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
+        }
+        for (key, value) in account.members() {
+            let key = key.text().unwrap_or_default();
+            if !OWN.contains(&&*key) && &*key != "target" {
+                o.node(&key, value);
+            }
+        }
+        match &found.texts {
+            Ok(texts) => put_texts(o, account, texts),
+            Err(why) => {
+                let why = why.map_or_else(|| "it was not kept".to_owned(), |why| why.to_string());
+                o.string("texts", &format!("what was said is no more: {why}"));
+                put_request(o, "came", account, None);
+                put_sent(o, account, None);
+            }
+        }
+    })
+}
+
+fn put_texts(o: &mut json::Object<'_>, account: Node<'_>, texts: &Texts) {
+    if let Ok(tree) = Tree::parse(texts.account.clone()) {
+        for (key, value) in tree.root().members() {
+            o.node(&key.text().unwrap_or_default(), value);
+        }
+    }
+    put_request(o, "came", account, Some(&texts.came));
+    if texts.whole != texts.came {
+        put_body(o, "whole", &texts.whole);
+    }
+    put_sent(o, account, Some(&texts.sent));
+}
+
+/// What was sent, and to whom; nothing where nothing was.
+fn put_sent(o: &mut json::Object<'_>, account: Node<'_>, body: Option<&Bytes>) {
+    if let Some(target) = account.get("target") {
+        put_request(o, "sent", target, body);
+    }
+}
+
+/// A request: what is told of it, and its body.
+fn put_request(o: &mut json::Object<'_>, name: &str, told: Node<'_>, body: Option<&Bytes>) {
+    const TOLD: [&str; 7] = ["endpoint", "provider", "account", "wire", "model", "path", "headers"];
+    o.object(name, |o| {
+        // What the caller asked for is told with the call.
+        let told = TOLD
+            .iter()
+            .filter(|key| name == "sent" || OWN.contains(key))
+            .filter_map(|key| Some((*key, told.get(key)?)));
+        for (key, value) in told {
+            o.node(key, value);
+        }
+        if let Some(body) = body {
+            put_body(o, "body", body);
+        }
+    });
+}
+
+/// A body as it is where it is JSON, and as a string where it is not.
+fn put_body(o: &mut json::Object<'_>, name: &str, body: &Bytes) {
+    match Json::parse(body.clone()) {
+        Ok(body) => o.raw(name, &body),
+        Err(_) => o.string(name, std::str::from_utf8(body).unwrap_or_default()),
+    };
+}

@@ -1,0 +1,33 @@
+//! What a caller asks of the gateway itself: the story of one of its calls.
+
+use throughline_core::{Name, NodeId, StoreError, Tenant};
+
+use crate::exchange::{Exchange, Problem};
+use crate::gateway::Answered;
+use crate::story;
+
+impl Exchange<'_> {
+    /// The whole story of one call. That of another tenant is not there.
+    pub(crate) async fn story(&self, call: Name) -> Result<Answered, Problem> {
+        let node = NodeId(call);
+        for tenant in self.tenants() {
+            let found = self.gateway.replay.stories().find(&tenant, &node).await;
+            if let Some(found) = found.map_err(|error| unreadable(&error))? {
+                return Ok(Answered::json(200, &story::tell(&node, &found)));
+            }
+        }
+        Err(Problem::new(404, format!("there is no call {node}")))
+    }
+
+    /// Whose calls are the caller's own: its key's, and those that it made with a provider's key of its own.
+    pub(crate) fn tenants(&self) -> Vec<Tenant> {
+        let claims = self.gateway.replay.claims();
+        let own = self.caller.credential.as_ref();
+        let own = own.map(|key| Tenant(claims.name_of_caller(key.reveal())));
+        std::iter::once(self.caller.tenant.clone()).chain(own).collect()
+    }
+}
+
+pub(crate) fn unreadable(error: &StoreError) -> Problem {
+    Problem::new(503, format!("the store cannot be read: {error}"))
+}
