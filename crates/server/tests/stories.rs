@@ -126,12 +126,13 @@ async fn the_disk_grows_with_what_is_new() {
             ids.push(asked.id);
             bodies.push(asked.came);
         }
-        let (first, second) = (bytes[29] - bytes[9], bytes[59] - bytes[39]);
+        // Texts that are kept in full now and then are among them.
+        let (first, second) = (bytes[29], bytes[59] - bytes[29]);
         figure(
-            &format!("{say:?} → {model}: bytes of 20 turns, early and late"),
+            &format!("{say:?} → {model}: bytes of 30 turns, early and late"),
             format!("{first}, {second}"),
         );
-        assert!(second * 4 < first * 5, "20 turns took {first} bytes, and later {second}");
+        assert!(second < 2 * first, "30 turns took {first} bytes, and later {second}");
         for (id, came) in ids.iter().zip(&bodies) {
             assert_eq!(story(&gate, id).await["came"]["body"], *came);
         }

@@ -1,7 +1,7 @@
 //! What became of each Item of a call, and what was found in it.
 
 use throughline_codec::{Finding, Mended, Verdict};
-use throughline_core::{Did, Encoded, Json, json};
+use throughline_core::{Did, Encoded, Json, Node, json};
 
 use crate::replay;
 
@@ -20,19 +20,31 @@ impl Looked {
     }
 }
 
-/// What became of each Item, and what was found.
+/// What became of each Item, and what was found. What happened is written once and pointed at: from call to call the
+/// grounds change for all Items at once.
 pub(crate) fn account(encoded: &Encoded, restored: &[replay::Finding], looked: &Looked) -> Json {
+    let mut dids: Vec<&Did> = Vec::new();
+    let mut number = |did| {
+        let known = dids.iter().position(|known| *known == did);
+        known.unwrap_or_else(|| {
+            dids.push(did);
+            dids.len() - 1
+        }) as u64
+    };
+    let fates = json::array(|a| {
+        for fate in &encoded.fates {
+            a.array(|a| {
+                a.string(&fate.item.0).number(number(&fate.visible));
+                for seal in &fate.seals {
+                    a.number(number(seal));
+                }
+            });
+        }
+    });
     json::object(|o| {
-        o.array("fates", |a| {
-            for fate in &encoded.fates {
-                a.object(|o| {
-                    o.string("item", &fate.item.0).string("visible", &did(&fate.visible));
-                    o.array("seals", |a| {
-                        for seal in &fate.seals {
-                            a.string(&did(seal));
-                        }
-                    });
-                });
+        o.raw("fates", &fates).array("dids", |a| {
+            for did in dids {
+                a.string(&did.to_string());
             }
         });
         o.array("restore_findings", |a| {
@@ -70,7 +82,23 @@ pub(crate) fn account(encoded: &Encoded, restored: &[replay::Finding], looked: &
     })
 }
 
-/// What happened, as a word with its grounds.
-fn did(did: &Did) -> String {
-    did.to_string()
+/// Tells what became of each Item, as [`account`] wrote it.
+pub(super) fn put_fates(o: &mut json::Object<'_>, account: Node<'_>) {
+    let dids: Vec<_> = account.get("dids").into_iter().flat_map(Node::elements).collect();
+    let did = |number: Node<'_>| dids.get(usize::try_from(number.u64()?).ok()?).copied();
+    o.array("fates", |a| {
+        for fate in account.get("fates").into_iter().flat_map(Node::elements) {
+            let mut parts = fate.elements();
+            let (Some(item), Some(visible)) = (parts.next(), parts.next().and_then(did)) else {
+                continue;
+            };
+            a.object(|o| {
+                o.node("item", item).node("visible", visible).array("seals", |a| {
+                    for seal in parts.filter_map(did) {
+                        a.node(seal);
+                    }
+                });
+            });
+        }
+    });
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use throughline_core::{Json, Node, NodeId, Tree, json};
 
-use crate::story::Texts;
 use crate::story::stories::Found;
+use crate::story::{Texts, account};
 
 /// The members of the account that are told under other names, or that are only ours.
 const OWN: [&str; 3] = ["v", "path", "headers"];
@@ -37,17 +37,20 @@ pub(crate) fn tell(node: &NodeId, found: &Found) -> Json {
     })
 }
 
-fn put_texts(o: &mut json::Object<'_>, account: Node<'_>, texts: &Texts) {
+fn put_texts(o: &mut json::Object<'_>, told: Node<'_>, texts: &Texts) {
     if let Ok(tree) = Tree::parse(texts.account.clone()) {
-        for (key, value) in tree.root().members() {
-            o.node(&key.text().unwrap_or_default(), value);
+        account::put_fates(o, tree.root());
+        for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
+            if !key.is("dids") {
+                o.node(&key.text().unwrap_or_default(), value);
+            }
         }
     }
-    put_request(o, "came", account, Some(&texts.came));
+    put_request(o, "came", told, Some(&texts.came));
     if texts.whole != texts.came {
         put_body(o, "whole", &texts.whole);
     }
-    put_sent(o, account, Some(&texts.sent));
+    put_sent(o, told, Some(&texts.sent));
 }
 
 /// What was sent, and to whom; nothing where nothing was.
