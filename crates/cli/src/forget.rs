@@ -64,7 +64,11 @@ fn is_meant(opened: &Opened, options: &Forget, head: &LogHead) -> Result<bool, F
             format!("{thread}, with all its {records} records ({bytes}) and {runs}")
         }
     };
-    let question = format!("Destroy the content of {what}, for good?");
+    said_yes(&format!("Destroy the content of {what}, for good?"))
+}
+
+/// Asks whoever sits there whether it is meant.
+pub(crate) fn said_yes(question: &str) -> Result<bool, Failure> {
     let mut out = anstream::stderr();
     let asked = write!(out, "{} Type {} to go on: ", question.bold(), "yes".bold());
     asked.and_then(|()| out.flush()).context("the question cannot be asked")?;

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::failure::Failure;
 use crate::listing;
 use crate::options::Items;
-use crate::record::{self, describe};
+use crate::record::{self, Described, describe};
 use crate::store::{self, Missing};
 use crate::text::{self, one_line, plain, push_line, size};
 
@@ -57,19 +57,26 @@ fn page_of(
     let width = text::width(std::io::stdout());
     let last = records.last().map_or(0, |record| record.seq);
     let digits = last.to_string().len().max(3);
+    let described: Vec<Described> = records.iter().map(|one| describe(one, policy)).collect();
     let kinds = records.iter().map(|record| plain(&record.kind).width()).max().unwrap_or(0);
+    let ids = described.iter().map(|told| plain(&told.id).width()).max().unwrap_or(0);
     let mut out = String::new();
-    for record in records {
-        let room = width.saturating_sub(digits + kinds + 4);
+    for (record, described) in records.iter().zip(&described) {
+        let mut words = vec![format!("{:digits$}", record.seq).dimmed().to_string()];
         let kind = format!("{:kinds$}", plain(&record.kind));
-        let kind = if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() };
-        let number = format!("{:digits$}", record.seq);
-        let told = if rewound.has(record) {
-            format!("{}  {}", "rewound".yellow(), told(record, room.saturating_sub(9), policy))
-        } else {
-            told(record, room, policy)
-        };
-        push_line(&mut out, format!("{}  {kind}  {told}", number.dimmed()).trim_end());
+        words.push(if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() });
+        let mut taken = digits + kinds + 4;
+        // The names by which items are forgotten are never cut.
+        if ids > 0 {
+            words.push(format!("{:ids$}", plain(&described.id)).dimmed().to_string());
+            taken += ids + 2;
+        }
+        if rewound.has(record) {
+            words.push("rewound".yellow().to_string());
+            taken += 9;
+        }
+        words.push(told(record, described, width.saturating_sub(taken)));
+        push_line(&mut out, words.join("  ").trim_end());
     }
     if let Some(next) = next {
         out.push_str(&listing::more(&next.to_string()));
@@ -78,12 +85,11 @@ fn page_of(
 }
 
 /// What a record says, in one line of at most `room` columns.
-fn told(record: &Record, room: usize, policy: &RedactionPolicy) -> String {
+fn told(record: &Record, described: &Described, room: usize) -> String {
     let content = match &record.content {
         Content::Gone(why) => return format!("{}", why.red()),
         Content::Here(content) => content,
     };
-    let described = describe(record, policy);
     let sealed = (!described.seals.is_empty())
         .then(|| format!("sealed: {}", size(described.seals.iter().sum())));
     let what = one_line(&plain(&described.what), room / 2);

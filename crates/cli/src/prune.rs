@@ -1,5 +1,6 @@
 //! `throughline prune`: content that is destroyed because its time is up.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use throughline_core::{Json, LogHead, json};
 use throughline_store::{Destroyed, Retention};
 
 use crate::failure::Failure;
-use crate::forget::{put_unreached, sentence, unreached};
+use crate::forget::{put_unreached, said_yes, sentence, unreached};
 use crate::listing::{self, Column};
 use crate::options::Prune;
 use crate::progress::Progress;
@@ -28,6 +29,11 @@ pub(crate) fn run(options: &Prune) -> Result<ExitCode, Failure> {
         let destroyed = if options.dry_run || threads.is_empty() {
             None
         } else {
+            // Where nobody sits there, as in a nightly job, there is nobody to ask.
+            let is_asked = !options.yes && std::io::stdin().is_terminal();
+            if is_asked && !said_yes(&question(&threads))? {
+                return Err(Failure::Interrupted("nothing was destroyed".to_owned()));
+            }
             let progress = Progress::of("pruning", &options.printing);
             let share = |done| progress.share(done);
             let work = opened.journal.prune(&opened.tenant, retention, now, &share);
@@ -46,6 +52,11 @@ pub(crate) fn run(options: &Prune) -> Result<ExitCode, Failure> {
         .or_else(Failure::unless_reader_gone)?;
         Ok(destroyed.as_ref().map_or(ExitCode::SUCCESS, unreached))
     })
+}
+
+fn question(threads: &[(LogHead, u64)]) -> String {
+    let bytes = stored_size(threads.iter().map(|(_, bytes)| bytes).sum());
+    format!("Destroy the content of {} ({bytes}), for good?", count(threads.len(), "thread"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how old threads are is asked now, at a terminal")]

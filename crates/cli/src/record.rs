@@ -28,6 +28,8 @@ const ENOUGH: usize = 1000;
 /// What people are told of a record.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Described {
+    /// The name of an Item, by which it can be forgotten. Empty where it has none.
+    pub(crate) id: String,
     /// Who speaks, and what it is: `assistant thought`. Empty where nothing says so.
     pub(crate) what: String,
     /// What can be read in it.
@@ -70,15 +72,17 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> Described {
             let words =
                 [root.text_of("role"), root.text_of("kind").or_else(|| root.text_of("type"))];
             let words: Vec<Cow<'_, str>> = words.into_iter().flatten().collect();
+            let is_item = *record.kind == *kind::ITEM;
+            let id = root.text_of("id").filter(|_| is_item).unwrap_or_default().into_owned();
             let text = readable(root);
             let text = match (text.is_empty(), root.get("role")) {
                 (false, _) => text,
                 (true, Some(_)) => others(root),
                 (true, None) => compact(document.as_str()),
             };
-            Described { what: words.join(" "), text, seals }
+            Described { id, what: words.join(" "), text, seals }
         }
-        (Shown::Text(text), seals) => Described { what: String::new(), text, seals },
+        (Shown::Text(text), seals) => Described { text, seals, ..Described::default() },
         (Shown::Binary, seals) => Described { seals, ..Described::default() },
     }
 }
@@ -113,7 +117,8 @@ fn describe_item(item: &Item, policy: &RedactionPolicy) -> Described {
     };
     let what = if kind.is_empty() { role.to_owned() } else { format!("{role} {kind}") };
     let text = without_long_words(&policy.redact_text(&text));
-    Described { what, text, seals: item.seals.iter().map(Seal::len).collect() }
+    let seals = item.seals.iter().map(Seal::len).collect();
+    Described { id: item.id.to_string(), what, text, seals }
 }
 
 /// The content as it may be shown, and the sizes of the seals in it. Redaction sees what is there; seals go last.

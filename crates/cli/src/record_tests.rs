@@ -17,7 +17,7 @@ fn record(kind: &str, content: &str) -> Record {
 }
 
 fn said(content: &str) -> (String, String, Vec<usize>) {
-    let Described { what, text, seals } =
+    let Described { what, text, seals, .. } =
         describe(&record(kind::ITEM, content), &RedactionPolicy::default());
     (what, text, seals)
 }

@@ -24,7 +24,8 @@ pub(crate) fn run(options: &Rotate) -> Result<(), Failure> {
                 let mark = text::mark(true);
                 format!(
                     "{mark} rotated: {contents} wrapped under the new key\n  \
-                     from now on give the new key, and the one before with --retired-key-file\n"
+                     from now on give the new key, and the one before with --retired-key-file\n  \
+                     backups that were made before still need the key that they were made under\n"
                 )
             },
             || {

@@ -82,6 +82,7 @@ async fn answer(
         directory: Arc::new(Phonebook::new(config.routes.clone(), Arc::clone(&catalog))),
         catalog,
         mode: mode(config.gateway.replay),
+        prefix: config.gateway.prefix,
         keyring: Arc::new(StoreKeys::new(journal.clone())),
         allow_open,
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),

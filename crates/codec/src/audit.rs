@@ -14,7 +14,7 @@ mod compare;
 mod exact;
 mod likeness;
 mod mend;
-mod prefix_of;
+pub(crate) mod prefix_of;
 mod prior;
 mod rule;
 mod tally;

@@ -9,6 +9,8 @@ use throughline_core::{Json, Name, Node, Request, Tree, Wire, json};
 pub(crate) enum Door {
     /// A model's answer.
     Call(Wire),
+    /// The number of a request's tokens.
+    Count(Wire),
     /// The list of models, in the shape of that wire.
     Models(Wire),
     /// The story of the call of that name.
@@ -30,6 +32,8 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         ("POST", "/v1/messages") => Door::Call(Wire::ANTHROPIC_MESSAGES),
         ("POST", "/v1/responses") => Door::Call(Wire::OPENAI_RESPONSES),
         ("POST", "/v1/chat/completions") => Door::Call(Wire::OPENAI_CHAT),
+        ("POST", "/v1/messages/count_tokens") => Door::Count(Wire::ANTHROPIC_MESSAGES),
+        ("POST", "/v1/responses/input_tokens") => Door::Count(Wire::OPENAI_RESPONSES),
         ("GET", "/v1/models") if is_anthropic => Door::Models(Wire::ANTHROPIC_MESSAGES),
         ("GET", "/v1/models") => Door::Models(Wire::OPENAI_CHAT),
         ("GET", "/v1beta/models") => Door::Models(Wire::GEMINI),
@@ -38,6 +42,7 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         {
             Door::Call(Wire::GEMINI)
         }
+        ("POST", path) if gemini_verb(path) == Some("countTokens") => Door::Count(Wire::GEMINI),
         (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
             Door::Other(Wire::GEMINI)
         }

@@ -25,6 +25,7 @@ use crate::claimed::Dresser;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::keeper::Keeper;
+use crate::prefix;
 use crate::replay::{Claims, Conversation, Finding};
 use crate::story::{self, Looked, Story, Tail};
 use crate::stream::{Relay, relay};
@@ -65,7 +66,7 @@ impl Problem {
         Self::new(400, error.to_string())
     }
 
-    fn of_upstream(error: &UpstreamError) -> Self {
+    pub(crate) fn of_upstream(error: &UpstreamError) -> Self {
         let status = match error {
             UpstreamError::NoCredential { .. } => 401,
             UpstreamError::TimedOut { .. } => 504,
@@ -82,6 +83,19 @@ pub(crate) struct Exchange<'g> {
     /// The caller's dialect.
     pub(crate) wire: Wire,
 }
+
+/// A request that was read.
+pub(crate) struct Read {
+    pub(crate) call: Call,
+    /// Whom it asks.
+    pub(crate) target: Target,
+    /// Whose conversation it is.
+    pub(crate) tenant: Tenant,
+}
+
+/// A request with what its caller had lost; and the conversation that it belongs to, with what was found in it, unless
+/// nobody looked.
+pub(crate) type Found = (Encoded, Option<(Conversation, Vec<Finding>)>);
 
 /// A request that is ready to be sent.
 struct Ready {
@@ -125,13 +139,9 @@ impl<'g> Exchange<'g> {
         request: &Request,
         story: &mut Story,
     ) -> Result<(Ready, Reached, Answer), Problem> {
-        let asked = dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))?;
+        let asked = self.named(request)?;
         story.asks_for(&asked);
-        if !self.caller.admission.allows(&asked) {
-            return Err(Problem::new(403, format!("this key may not ask for {asked}")));
-        }
-        let all =
-            self.gateway.directory.reach(&asked).map_err(|message| Problem::new(404, message))?;
+        let all = self.reach(&asked)?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
         for reached in all {
@@ -158,6 +168,19 @@ impl<'g> Exchange<'g> {
             }
         }
         Err(last)
+    }
+
+    /// The model that is asked for.
+    pub(crate) fn named(&self, request: &Request) -> Result<Name, Problem> {
+        dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))
+    }
+
+    /// Whom the caller reaches by that name, in the order in which they are tried.
+    pub(crate) fn reach(&self, asked: &str) -> Result<Vec<Reached>, Problem> {
+        if !self.caller.admission.allows(asked) {
+            return Err(Problem::new(403, format!("this key may not ask for {asked}")));
+        }
+        self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))
     }
 
     /// The texts of the call that this one goes on from: they are looked for while the provider answers.
@@ -217,29 +240,17 @@ impl<'g> Exchange<'g> {
         reached: &Reached,
         story: &mut Story,
     ) -> Result<Ready, Problem> {
-        let catalog = &self.gateway.catalog;
-        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
-        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
-        let account = callers.as_ref().unwrap_or(&reached.account);
-        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        let Read { call, target, tenant } = self.read(&request, reached)?;
         story.tenant = tenant.clone();
-        let target = catalog.target(&reached.provider, &reached.model, account);
-        let is_same = target.origin.wire == self.wire;
-        // What a caller of another dialect sends back was never this target's own.
-        let source = if is_same {
-            target.clone()
-        } else {
-            let row = catalog.default_provider(&self.wire);
-            let row = row.ok_or_else(|| Problem::new(404, "nobody speaks this dialect"))?;
-            catalog.target(&row, &reached.model, "caller")
-        };
-        let (from, to) = (speaker(&self.wire)?, speaker(&target.origin.wire)?);
-        let mut call = from
-            .decode_request(&request, &Asked::of(source))
-            .map_err(|error| Problem::of_codec(&error))?;
-        call.target = target.clone();
+        let to = speaker(&target.origin.wire)?;
         let stream = call.stream;
-        let (mut encoded, restored) = self.restored(to, call, &request, &tenant).await?;
+        let mut found = self.restored(to, call, &request, &tenant).await?;
+        if prefix::has_changed(&found.0) {
+            let (again, changed) = self.bound(to, found, &request, reached, &tenant).await?;
+            found = again;
+            story.prefix_changed = changed;
+        }
+        let (mut encoded, restored) = found;
         let (conversation, findings) = restored.unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
         let looked = self.mended(to, &mut encoded, &target)?;
@@ -252,14 +263,38 @@ impl<'g> Exchange<'g> {
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
+    /// The request as a Call for whom it reaches.
+    pub(crate) fn read(&self, request: &Request, reached: &Reached) -> Result<Read, Problem> {
+        let catalog = &self.gateway.catalog;
+        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
+        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
+        let account = callers.as_ref().unwrap_or(&reached.account);
+        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        let target = catalog.target(&reached.provider, &reached.model, account);
+        let is_same = target.origin.wire == self.wire;
+        // What a caller of another dialect sends back was never this target's own.
+        let source = if is_same {
+            target.clone()
+        } else {
+            let row = catalog.default_provider(&self.wire);
+            let row = row.ok_or_else(|| Problem::new(404, "nobody speaks this dialect"))?;
+            catalog.target(&row, &reached.model, "caller")
+        };
+        let mut call = speaker(&self.wire)?
+            .decode_request(request, &Asked::of(source))
+            .map_err(|error| Problem::of_codec(&error))?;
+        call.target = target.clone();
+        Ok(Read { call, target, tenant })
+    }
+
     /// The request with what its caller had lost.
-    async fn restored(
+    pub(crate) async fn restored(
         &self,
         to: &dyn Codec,
         call: Call,
         request: &Request,
         tenant: &Tenant,
-    ) -> Result<(Encoded, Option<(Conversation, Vec<Finding>)>), Problem> {
+    ) -> Result<Found, Problem> {
         let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
         if self.gateway.mode == ReplayMode::Off {
             // What is ours goes to no provider, whatever the mode.
@@ -268,16 +303,22 @@ impl<'g> Exchange<'g> {
             return Ok((encode(&call)?, None));
         }
         let user = dialect::end_user(request);
+        let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
+        let as_it_came = passes.then(|| call.clone());
         let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
         let restored = restored
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;
         restored.account(&mut encoded);
+        if let Some(mut call) = as_it_came {
+            Claims::remove(&mut call, Why::ByPolicy);
+            encoded = encode(&call)?;
+        }
         Ok((encoded, Some((restored.conversation, restored.findings))))
     }
 
     /// Looks at what would be refused, and mends it where that is wanted.
-    fn mended(
+    pub(crate) fn mended(
         &self,
         to: &dyn Codec,
         encoded: &mut Encoded,
@@ -350,6 +391,8 @@ impl<'g> Exchange<'g> {
     ) -> Result<Answered, Problem> {
         let is_same = ready.target.origin.wire == self.wire;
         let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
+        let changed = story.prefix_changed.as_deref().map(Name::from);
+        headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
         let status = answer.status;
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
         headers.extend(passed.cloned());
@@ -447,11 +490,11 @@ fn unnamed(request: &Request) -> Problem {
     }
 }
 
-fn speaker(wire: &Wire) -> Result<&'static dyn Codec, Problem> {
+pub(crate) fn speaker(wire: &Wire) -> Result<&'static dyn Codec, Problem> {
     codec(wire).ok_or_else(|| Problem::new(500, format!("nobody here speaks {wire}")))
 }
 
-async fn whole(answer: Answer) -> Result<Bytes, Problem> {
+pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Problem> {
     let mut chunks = answer.body;
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
@@ -478,7 +521,7 @@ fn told(node: &NodeId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
 }
 
 /// Whether a header of the provider is the caller's to see.
-fn passes_back(name: &str, is_same: bool) -> bool {
+pub(crate) fn passes_back(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
     const OF_BODY: &[&str] = &["content-type", "content-encoding"];

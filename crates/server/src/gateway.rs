@@ -16,6 +16,7 @@ use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstre
 use crate::access::{self, Admission, Keyring};
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Exchange, Problem};
+use crate::prefix::PrefixPolicy;
 use crate::replay::Replay;
 
 /// What the gateway does about what a provider would refuse.
@@ -71,6 +72,8 @@ pub struct Gateway {
     pub catalog: Arc<Catalog>,
     /// What it does about what a provider would refuse.
     pub mode: ReplayMode,
+    /// What it does where what stands before bound seals changed.
+    pub prefix: PrefixPolicy,
     /// Who may ask.
     pub keyring: Arc<dyn Keyring>,
     /// Whether it answers other machines although there are no keys.
@@ -104,9 +107,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     let method = parts.method.as_str().to_owned();
     let door = dialect::door(&method, &request);
     let wire = match &door {
-        Door::Call(wire) | Door::Models(wire) | Door::Other(wire) | Door::Nowhere(wire) => {
-            wire.clone()
-        }
+        Door::Call(wire)
+        | Door::Count(wire)
+        | Door::Models(wire)
+        | Door::Other(wire)
+        | Door::Nowhere(wire) => wire.clone(),
         Door::Story(_) => Wire::OPENAI_CHAT,
     };
     let caller = match admitted(&gateway, &parts.headers, parts.uri.query()).await {
@@ -134,6 +139,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             Err(Problem { status: 404, message })
         }
         Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
+        Door::Count(_) => Exchange::of(&gateway, caller, wire.clone()).count(request).await,
         Door::Other(_) => {
             Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await
         }

@@ -5,10 +5,12 @@
 
 mod access;
 mod claimed;
+mod count;
 mod dialect;
 mod exchange;
 mod gateway;
 mod keeper;
+mod prefix;
 mod replay;
 mod story;
 mod stream;
@@ -16,6 +18,7 @@ mod telling;
 
 pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
+pub use crate::prefix::PrefixPolicy;
 pub use crate::replay::{
     Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,
     Restored, Turn, Visible,

@@ -60,6 +60,8 @@ pub struct Story {
     pub(crate) parent: Option<Parent>,
     /// The texts of the call that gave that turn.
     pub(crate) base: Option<Arc<Tail>>,
+    /// What changed first of all that bound seals stand behind, where they had to be left out for it.
+    pub(crate) prefix_changed: Option<String>,
     /// What it cost, where that is known: an amount with its currency and where its prices are from.
     pub(crate) cost: Option<Json>,
     began: Instant,
@@ -112,6 +114,7 @@ impl Story {
             tenant: tenant.clone(),
             parent: None,
             base: None,
+            prefix_changed: None,
             cost: None,
             began: Instant::now(),
             dialect: dialect.clone(),
@@ -205,6 +208,7 @@ impl Story {
                 o.number("status", status.into());
             }
             o.maybe_string("error", self.problem.as_deref()).maybe_string("audit", self.verdict);
+            o.maybe_string("prefix_changed", self.prefix_changed.as_deref());
             o.object("microseconds", |o| {
                 let times =
                     [("sent", self.sent), ("first_byte", self.first_byte), ("end", self.end)];

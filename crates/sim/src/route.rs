@@ -82,6 +82,9 @@ fn plain(path: &str, row: Option<&str>) -> Route {
     if ends("/v1/responses", "/responses") {
         return to(Wire::OPENAI_RESPONSES, Verb::Answer, None);
     }
+    if ends("/v1/responses/input_tokens", "/responses/input_tokens") {
+        return to(Wire::OPENAI_RESPONSES, Verb::Count, None);
+    }
     if ends("/v1/chat/completions", "/chat/completions") || path == "/api/v1/chat/completions" {
         return to(Wire::OPENAI_CHAT, Verb::Answer, None);
     }

@@ -21,6 +21,7 @@ fn the_real_paths_lead_to_their_wires() {
     let cases = [
         ("/v1/messages", "anthropic-messages", Verb::Answer, None),
         ("/v1/messages/count_tokens", "anthropic-messages", Verb::Count, None),
+        ("/v1/responses/input_tokens", "openai-responses", Verb::Count, None),
         ("/v1/responses", "openai-responses", Verb::Answer, None),
         ("/v1/chat/completions", "openai-chat", Verb::Answer, None),
         (

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use throughline_codec::Catalog;
+use throughline_server::PrefixPolicy;
 
 use super::Config;
 use super::file::{Reading, read};
 use super::routes::{Credential, Endpoint};
 use super::secret::Secret;
-use super::settings::{Capture, PrefixPolicy, Price, ReplayMode, Timeouts};
+use super::settings::{Capture, Price, ReplayMode, Timeouts};
 
 const WHOLE: &str = r#"
 [server]

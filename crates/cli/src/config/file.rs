@@ -13,7 +13,7 @@ use super::provider;
 use super::reader::{At, Notes, Problem, Section};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    Capture, Gateway, PrefixPolicy, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+    Capture, Gateway, PREFIX_POLICIES, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
 };
 
 /// A configuration that was read, and what was noted on the way.
@@ -154,7 +154,7 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
     Gateway {
         replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
         capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
-        prefix: section.choice("prefix", PrefixPolicy::ALL, notes).unwrap_or(usual.prefix),
+        prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(usual.prefix),
         body_limit: section.bytes("body_limit", notes).unwrap_or(usual.body_limit),
         depth_limit: section
             .count("depth_limit", usual.depth_limit, notes)

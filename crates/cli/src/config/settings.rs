@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use throughline_core::{Name, fits};
+use throughline_server::PrefixPolicy;
 
 /// Where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,23 +103,13 @@ impl Capture {
         &[("durable", Self::Durable), ("relaxed", Self::Relaxed)];
 }
 
-/// What is done where the prefix of a prefix-bound model changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PrefixPolicy {
-    /// The first bytes are sent again where they say the same; else the block is dropped.
-    #[default]
-    Freeze,
-    /// The block that no longer holds is dropped.
-    DropBlock,
-    /// It is answered with an error.
-    Error,
-}
-
-impl PrefixPolicy {
-    /// All of them, by the words of the configuration.
-    pub(crate) const ALL: &[(&str, Self)] =
-        &[("freeze", Self::Freeze), ("drop_block", Self::DropBlock), ("error", Self::Error)];
-}
+/// What is done where the prefix of a prefix-bound model changed, by the words of the configuration.
+pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
+    ("freeze", PrefixPolicy::Freeze),
+    ("freeze_or_error", PrefixPolicy::FreezeOrError),
+    ("drop_block", PrefixPolicy::DropBlock),
+    ("error", PrefixPolicy::Error),
+];
 
 /// How long the gateway waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use throughline_core::{Json, json};
 
 use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
 use super::secret::MASK;
-use super::settings::{Capture, PrefixPolicy, Price, ReplayMode, Timeouts, word};
+use super::settings::{Capture, PREFIX_POLICIES, Price, ReplayMode, Timeouts, word};
 use super::{Config, load, shown_variable};
 use crate::amount::{dollars, exact_bytes};
 use crate::environment::variable;
@@ -58,7 +58,7 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     }
     put("gateway.replay", word(ReplayMode::ALL, &gateway.replay).to_owned());
     put("gateway.capture", word(Capture::ALL, &gateway.capture).to_owned());
-    put("gateway.prefix", word(PrefixPolicy::ALL, &gateway.prefix).to_owned());
+    put("gateway.prefix", word(PREFIX_POLICIES, &gateway.prefix).to_owned());
     put("gateway.body_limit", exact_bytes(gateway.body_limit));
     put("gateway.depth_limit", gateway.depth_limit.to_string());
     put("gateway.max_streams", gateway.max_streams.to_string());

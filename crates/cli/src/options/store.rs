@@ -280,6 +280,9 @@ pub(crate) struct Prune {
     /// Say what would expire, and destroy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Do not ask, at a terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     #[command(flatten)]

@@ -45,7 +45,12 @@ impl Directory for Phonebook {
     fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
         let found = self.routes.resolve(model).map_err(|error| error.to_string())?;
         let reached = found.iter().filter_map(|to| self.reached(&to.provider, &to.model));
-        Ok(reached.collect())
+        let reached: Vec<Reached> = reached.collect();
+        if reached.is_empty() {
+            let known = SIMULATED.join(", ");
+            return Err(format!("there is no model `{model}`: the simulators have {known}"));
+        }
+        Ok(reached)
     }
 
     fn of_wire(&self, wire: &Wire) -> Option<Reached> {

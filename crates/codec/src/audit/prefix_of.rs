@@ -87,7 +87,7 @@ pub(super) fn reordered(
 }
 
 /// The member of that name; one inside others is named with dots.
-fn member<'t>(body: Node<'t>, name: &str) -> Option<Node<'t>> {
+pub(crate) fn member<'t>(body: Node<'t>, name: &str) -> Option<Node<'t>> {
     name.split('.').try_fold(body, Node::present)
 }
 
@@ -102,7 +102,11 @@ fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
 
 /// The name and the present place of the first element that `before` has and `now` has not, or has differently. The
 /// conversation may have grown since; system prompt and tools may not.
-fn differs(name: &str, before: Node<'_>, now: Node<'_>) -> Option<(String, Option<Range<usize>>)> {
+pub(crate) fn differs(
+    name: &str,
+    before: Node<'_>,
+    now: Node<'_>,
+) -> Option<(String, Option<Range<usize>>)> {
     if let (Some(was), Some(is)) = (member(before, name), member(now, name))
         && meaning(was) == meaning(is)
     {

@@ -20,7 +20,7 @@ use throughline_codec::{Catalog, Frame, Framer, Framing};
 use throughline_core::{Boxed, Name, Provider, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
-    Admission, Claims, Directory, Gateway, Keyring, Reached, Replay, ReplayMode,
+    Admission, Claims, Directory, Gateway, Keyring, PrefixPolicy, Reached, Replay, ReplayMode,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -52,7 +52,7 @@ pub(crate) struct Gate {
 }
 
 /// There are no keys.
-struct NoKeys;
+pub(crate) struct NoKeys;
 
 impl Keyring for NoKeys {
     fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
@@ -108,6 +108,14 @@ impl Gate {
 
     /// One for whoever has a key of that ring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
+        Self::open_with(mode, PrefixPolicy::default(), keyring).await
+    }
+
+    pub(crate) async fn open_with(
+        mode: ReplayMode,
+        prefix: PrefixPolicy,
+        keyring: Arc<dyn Keyring>,
+    ) -> Self {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
         let catalog = Arc::new(Catalog::builtin().clone());
         let rows = ["anthropic", "openai", "gemini", "deepseek"];
@@ -137,6 +145,7 @@ impl Gate {
             directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
             catalog,
             mode,
+            prefix,
             keyring,
             allow_open: false,
             body_limit: 64 << 20,
@@ -278,7 +287,7 @@ impl Gate {
     }
 
     /// The messages that the answer adds to the history.
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         say: Say,
         model: &str,
