@@ -26,6 +26,7 @@ use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::keeper::Keeper;
 use crate::replay::{Claims, Conversation, Finding};
+use crate::stored::Stored;
 use crate::story::{self, Looked, Story, Tail};
 use crate::stream::{Relay, relay};
 
@@ -45,16 +46,18 @@ pub(crate) struct Caller {
 pub(crate) struct Problem {
     pub(crate) status: u16,
     pub(crate) message: String,
+    /// The member that is to blame and the word for it, where the dialect has one.
+    pub(crate) code: Option<(&'static str, &'static str)>,
 }
 
 impl Problem {
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), code: None }
     }
 
     /// It as an answer in the caller's dialect, with the name under which the call is told.
     fn told(&self, wire: &Wire, node: &NodeId) -> Answered {
-        let said = dialect::error(wire, self.status, &self.message);
+        let said = dialect::coded_error(wire, self.status, &self.message, self.code);
         let call = (Name::from("x-throughline-call"), node.0.clone());
         let mut answered = Answered::json(self.status, &said);
         answered.headers.push(call);
@@ -132,12 +135,18 @@ impl<'g> Exchange<'g> {
         }
         let all =
             self.gateway.directory.reach(&asked).map_err(|message| Problem::new(404, message))?;
+        let resumed = self.resumed(request, story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
         for reached in all {
             left -= 1;
-            let renamed = dialect::renamed(&self.wire, request.clone(), &asked, &reached.model);
-            let ready = self.prepare(renamed, &reached, story).await?;
+            let rename = |body: &Bytes| {
+                let request = Request { body: body.clone(), ..request.clone() };
+                dialect::renamed(&self.wire, request, &asked, &reached.model)
+            };
+            let whole = resumed.at(&reached.provider.wire)?;
+            let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
+            let ready = self.prepare(rename(&request.body), whole, &reached, story).await?;
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
             story.base = base;
@@ -214,6 +223,7 @@ impl<'g> Exchange<'g> {
     async fn prepare(
         &self,
         request: Request,
+        resumed: Option<(&Stored, Request)>,
         reached: &Reached,
         story: &mut Story,
     ) -> Result<Ready, Problem> {
@@ -234,12 +244,21 @@ impl<'g> Exchange<'g> {
             catalog.target(&row, &reached.model, "caller")
         };
         let (from, to) = (speaker(&self.wire)?, speaker(&target.origin.wire)?);
-        let mut call = from
-            .decode_request(&request, &Asked::of(source))
-            .map_err(|error| Problem::of_codec(&error))?;
-        call.target = target.clone();
+        let failed = |error: CodecError| Problem::of_codec(&error);
+        let decode = |request: &Request| {
+            let call = from.decode_request(request, &Asked::of(source.clone()));
+            call.map(|call| Call { target: target.clone(), ..call }).map_err(failed)
+        };
+        let is_home = resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target));
+        let call = decode(resumed.as_ref().map_or(&request, |(_, whole)| whole))?;
         let stream = call.stream;
         let (mut encoded, restored) = self.restored(to, call, &request, &tenant).await?;
+        if is_home {
+            // It has the conversation itself, and needs to be told only what is new.
+            let mut call = decode(&request)?;
+            Claims::remove(&mut call, Why::Foreign);
+            encoded = to.encode(&call).map_err(failed)?;
+        }
         let (conversation, findings) = restored.unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
         let looked = self.mended(to, &mut encoded, &target)?;
@@ -362,6 +381,7 @@ impl<'g> Exchange<'g> {
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
             story,
+            keeps_response: self.keeps_response(asked),
         };
         let said = Asked { target: ready.target, prefix: keeper.prefix };
         if status < 400 && ready.stream {
@@ -378,7 +398,7 @@ impl<'g> Exchange<'g> {
         let body = if status >= 400 {
             self.refusal(reached, answer, is_same, &mut keeper).await
         } else {
-            self.whole_answer(answer, &said, dresser, &mut keeper).await
+            self.whole_answer(answer, &said, dresser, asked, &mut keeper).await
         };
         match body {
             Ok(body) => Ok(Answered { status, headers, body: Outgoing::Whole(body) }),
@@ -414,20 +434,22 @@ impl<'g> Exchange<'g> {
         answer: Answer,
         said: &Asked,
         dresser: Option<Dresser>,
+        asked: &Request,
         keeper: &mut Keeper,
     ) -> Result<Bytes, Problem> {
         let body = whole(answer).await?;
         let reply = speaker(&said.target.origin.wire)?.decode_reply(&body, said);
         match (reply, dresser) {
             (Ok(reply), None) => {
-                keeper.keep(&reply).await;
+                keeper.keep(&reply, Some(body.clone())).await;
                 Ok(body)
             }
             (Ok(reply), Some(mut dresser)) => {
-                keeper.keep(&reply).await;
-                let reply = dresser.reply(reply);
-                let said = speaker(&self.wire)?.encode_reply(&reply);
-                said.map_err(|error| Problem::new(502, error.to_string()))
+                let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
+                let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
+                let shown = self.echoed(shown, asked);
+                keeper.keep(&reply, Some(shown.clone())).await;
+                Ok(shown)
             }
             // What cannot be read passes all the same: the caller may know better.
             (Err(error), None) => {

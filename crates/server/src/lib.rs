@@ -10,6 +10,8 @@ mod exchange;
 mod gateway;
 mod keeper;
 mod replay;
+mod resumed;
+mod stored;
 mod story;
 mod stream;
 mod telling;
