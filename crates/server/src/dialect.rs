@@ -148,11 +148,8 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     Framing::Sse
 }
 
-/// Whom the caller says that it asks for.
+/// Whom a request says that it is for.
 pub(crate) fn end_user(request: &Request) -> Option<Name> {
-    if let Some(user) = request.header("x-throughline-user") {
-        return Some(Name::from(user));
-    }
     let tree = Tree::parse(request.body.clone()).ok()?;
     let root = tree.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));

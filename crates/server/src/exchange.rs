@@ -39,6 +39,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
+    /// For whom it asks, as a header says.
+    pub(crate) user: Option<Name>,
 }
 
 /// Why there is no answer.
@@ -101,6 +103,11 @@ struct Ready {
 impl<'g> Exchange<'g> {
     pub(crate) fn of(gateway: &'g Gateway, caller: Caller, wire: Wire) -> Self {
         Self { gateway, caller, wire }
+    }
+
+    /// Whom the caller says that it asks for.
+    pub(crate) fn end_user(&self, request: &Request) -> Option<Name> {
+        self.caller.user.clone().or_else(|| dialect::end_user(request))
     }
 
     /// Asks a model. Whatever comes of it, there is a story to tell.
@@ -286,7 +293,7 @@ impl<'g> Exchange<'g> {
             Claims::remove(&mut call, Why::ByPolicy);
             return Ok((encode(&call)?, None));
         }
-        let user = dialect::end_user(request);
+        let user = self.end_user(request);
         let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
         let restored = restored
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;

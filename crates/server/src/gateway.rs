@@ -156,6 +156,8 @@ async fn admitted(
     query: Option<&str>,
 ) -> Result<Caller, Problem> {
     let credential = credential(headers, query);
+    let user =
+        headers.get("x-throughline-user").and_then(|user| user.to_str().ok()).map(Name::from);
     let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
     let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
     let admission = gateway.keyring.admit(key).await;
@@ -174,11 +176,11 @@ async fn admitted(
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
             // A key of ours is no provider's.
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use throughline_core::{Name, Request, Wire, json};
 
-use crate::dialect::{self, Wanted};
+use crate::dialect::Wanted;
 use crate::exchange::{Exchange, Problem};
 use crate::gateway::{Answered, ReplayMode};
 use crate::replay::Claims;
@@ -63,7 +63,7 @@ impl Exchange<'_> {
         let Some(id) = previous else { return Ok(Resumed::Nothing) };
         let replay = &self.gateway.replay;
         let named = stored::find(replay, &self.tenants(), &id).await;
-        let user = dialect::end_user(request);
+        let user = self.end_user(request);
         let stored = match named.map_err(|error| unreadable(&error))? {
             Named::Here(stored) if stored.is_of(user.as_deref()) => stored,
             Named::Unknown if !Claims::is_response(&id) => return Ok(Resumed::Unknown(id)),

@@ -128,6 +128,14 @@ async fn a_response_is_its_end_users_own() {
         let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
         assert_eq!(create(&gate, &next("bob")).await.0, 400);
         answered(&gate, &next("ann")).await;
+        // A header says it for any request.
+        let body =
+            json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
+        for (user, expected) in [("ann", 200), ("bob", 400)] {
+            let headers = [("x-throughline-user", user)];
+            let body = body.clone().into_bytes();
+            assert_eq!(gate.raw("/v1/responses", body, &headers).await.0, expected, "{user}");
+        }
     }
 }
 

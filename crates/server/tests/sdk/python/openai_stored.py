@@ -84,7 +84,11 @@ def check_kept(client, responses):
 
 def plain(output):
     """The items without what only a client that streams adds."""
-    return [item.to_dict() | {"parsed_arguments": None, "parsed": None} for item in output]
+    items = [item.model_dump(exclude_none=True) for item in output]
+    for item in items:
+        for part in [item, *item.get("content", [])]:
+            part.pop("parsed", None), part.pop("parsed_arguments", None)
+    return items
 
 
 main(connect, hold)
