@@ -30,9 +30,10 @@ impl Keeper {
         let user = conversation.end_user.as_deref();
         let response = shown.filter(|_| self.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
-            let shown = match is_own {
-                true => Json::parse(shown).ok(),
-                false => stored::echoed(&shown, &self.story.texts.came),
+            let shown = if is_own {
+                Json::parse(shown).ok()
+            } else {
+                stored::echoed(&shown, &self.story.texts.came)
             };
             Some(stored::record(&shown?, user, &reply.origin))
         });

@@ -1,5 +1,7 @@
 //! The list of what a response was asked with, in the shape in which OpenAI lists it.
 
+use std::borrow::Cow;
+
 use throughline_core::{Json, Node, NodeId, json};
 
 /// How many are listed, unless the caller says so.
@@ -70,7 +72,7 @@ fn identified(node: &NodeId, at: usize, element: &Json) -> (String, Json) {
     let root = tree.root();
     let kind = root.text_of("type").unwrap_or("message".into());
     let own = root.present("id").and_then(Node::text);
-    let id = own.map_or_else(|| format!("{}_{node}_{at}", prefix(&kind)), |id| id.into_owned());
+    let id = own.map_or_else(|| format!("{}_{node}_{at}", prefix(&kind)), Cow::into_owned);
     let is_models = root.get("role").is_some_and(|role| role.is("assistant"));
     let json = json::object(|o| {
         o.string("id", &id).string("type", &kind);
