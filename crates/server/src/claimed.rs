@@ -26,6 +26,7 @@ impl Dresser {
 
     /// The answer as the caller is shown it.
     pub(crate) fn reply(&mut self, mut reply: Reply) -> Reply {
+        reply.id = self.id(reply.id);
         reply.items = reply.items.into_iter().map(|item| self.item(item)).collect();
         reply
     }
@@ -33,6 +34,7 @@ impl Dresser {
     /// A part of the stream as the caller is shown it.
     pub(crate) fn event(&mut self, event: Event) -> Event {
         match event {
+            Event::Began { id, origin } => Event::Began { id: self.id(id), origin },
             Event::Opened { index, id, mut body } => {
                 self.name(&mut body);
                 Event::Opened { index, id, body }
@@ -43,6 +45,14 @@ impl Dresser {
             Event::Ended(reply) => Event::Ended(Box::new(self.reply(*reply))),
             other => other,
         }
+    }
+
+    /// The id of an answer. A response goes by one of ours: others go on from it, and ask for it.
+    fn id(&self, own: Option<Name>) -> Option<Name> {
+        if self.wire != Wire::OPENAI_RESPONSES {
+            return own;
+        }
+        Some(self.claims.response_id(&self.tenant, &self.node))
     }
 
     fn item(&mut self, mut item: Item) -> Item {

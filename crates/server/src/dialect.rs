@@ -15,10 +15,22 @@ pub(crate) enum Door {
     Models(Wire),
     /// The story of the call of that name.
     Story(Name),
+    /// Something of the response of that id, which may have been kept here.
+    Response(Name, Wanted),
     /// Something else of that dialect, which its provider answers.
     Other(Wire),
     /// Nothing that anybody here knows, to be said in that wire's words.
     Nowhere(Wire),
+}
+
+/// What is wanted of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Itself,
+    /// What it was asked with.
+    Input,
+    /// That it be no more.
+    Deletion,
 }
 
 /// What a request wants, by its method, its path and its headers.
@@ -27,6 +39,9 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
     let is_anthropic = request.header("anthropic-version").is_some();
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
         return Door::Story(Name::from(call));
+    }
+    if let Some(door) = response_door(method, path) {
+        return door;
     }
     match (method, path) {
         ("POST", "/v1/messages") => Door::Call(Wire::ANTHROPIC_MESSAGES),
@@ -53,6 +68,18 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         (_, path) if path.starts_with("/v1/responses") => Door::Other(Wire::OPENAI_RESPONSES),
         (_, _) => Door::Other(Wire::OPENAI_CHAT),
     }
+}
+
+/// What is asked of a response by its id.
+fn response_door(method: &str, path: &str) -> Option<Door> {
+    let rest = path.strip_prefix("/v1/responses/").filter(|rest| !rest.is_empty())?;
+    let (id, wanted) = match (method, rest.split_once('/')) {
+        ("GET", None) => (rest, Wanted::Itself),
+        ("DELETE", None) => (rest, Wanted::Deletion),
+        ("GET", Some((id, "input_items"))) => (id, Wanted::Input),
+        (_, _) => return None,
+    };
+    Some(Door::Response(Name::from(id), wanted))
 }
 
 /// What Gemini's path asks a model for, as `generateContent`.
@@ -126,11 +153,8 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     Framing::Sse
 }
 
-/// Whom the caller says that it asks for.
+/// Whom a request says that it is for.
 pub(crate) fn end_user(request: &Request) -> Option<Name> {
-    if let Some(user) = request.header("x-throughline-user") {
-        return Some(Name::from(user));
-    }
     let tree = Tree::parse(request.body.clone()).ok()?;
     let root = tree.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
@@ -139,6 +163,16 @@ pub(crate) fn end_user(request: &Request) -> Option<Name> {
 
 /// An error in the words of a dialect.
 pub(crate) fn error(wire: &Wire, status: u16, message: &str) -> Json {
+    coded_error(wire, status, message, None)
+}
+
+/// An error that says which member is to blame, and has a word of its own, where the dialect tells such.
+pub(crate) fn coded_error(
+    wire: &Wire,
+    status: u16,
+    message: &str,
+    code: Option<(&str, &str)>,
+) -> Json {
     let kind = kind_of(status);
     json::object(|o| match wire.as_str() {
         "anthropic-messages" => {
@@ -155,7 +189,10 @@ pub(crate) fn error(wire: &Wire, status: u16, message: &str) -> Json {
         _ => {
             o.object("error", |error| {
                 error.string("message", message).string("type", kind);
-                error.null("param").null("code");
+                match code {
+                    Some((param, code)) => error.string("param", param).string("code", code),
+                    None => error.null("param").null("code"),
+                };
             });
         }
     })

@@ -27,6 +27,7 @@ use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::keeper::Keeper;
 use crate::prefix;
 use crate::replay::{Claims, Conversation, Finding};
+use crate::stored::Stored;
 use crate::story::{self, Looked, Story, Tail};
 use crate::stream::{Relay, relay};
 
@@ -39,6 +40,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
+    /// For whom it asks, as a header says.
+    pub(crate) user: Option<Name>,
 }
 
 /// Why there is no answer.
@@ -46,16 +49,18 @@ pub(crate) struct Caller {
 pub(crate) struct Problem {
     pub(crate) status: u16,
     pub(crate) message: String,
+    /// The member that is to blame and the word for it, where the dialect has one.
+    pub(crate) code: Option<(&'static str, &'static str)>,
 }
 
 impl Problem {
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), code: None }
     }
 
     /// It as an answer in the caller's dialect, with the name under which the call is told.
     fn told(&self, wire: &Wire, node: &NodeId) -> Answered {
-        let said = dialect::error(wire, self.status, &self.message);
+        let said = dialect::coded_error(wire, self.status, &self.message, self.code);
         let call = (Name::from("x-throughline-call"), node.0.clone());
         let mut answered = Answered::json(self.status, &said);
         answered.headers.push(call);
@@ -114,6 +119,11 @@ impl<'g> Exchange<'g> {
         Self { gateway, caller, wire }
     }
 
+    /// Whom the caller says that it asks for.
+    pub(crate) fn end_user(&self, request: &Request) -> Option<Name> {
+        self.caller.user.clone().or_else(|| dialect::end_user(request))
+    }
+
     /// Asks a model. Whatever comes of it, there is a story to tell.
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
         let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
@@ -142,12 +152,18 @@ impl<'g> Exchange<'g> {
         let asked = self.named(request)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
+        let resumed = self.resumed(request, story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
         for reached in all {
             left -= 1;
-            let renamed = dialect::renamed(&self.wire, request.clone(), &asked, &reached.model);
-            let ready = self.prepare(renamed, &reached, story).await?;
+            let rename = |body: &Bytes| {
+                let request = Request { body: body.clone(), ..request.clone() };
+                dialect::renamed(&self.wire, request, &asked, &reached.model)
+            };
+            let whole = resumed.at(&reached.provider.wire)?;
+            let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
+            let ready = self.prepare(rename(&request.body), whole, &reached, story).await?;
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
             story.base = base;
@@ -237,20 +253,28 @@ impl<'g> Exchange<'g> {
     async fn prepare(
         &self,
         request: Request,
+        resumed: Option<(&Stored, Request)>,
         reached: &Reached,
         story: &mut Story,
     ) -> Result<Ready, Problem> {
-        let Read { call, target, tenant } = self.read(&request, reached)?;
+        let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
+        let Read { call, target, tenant } = self.read(whole, reached)?;
         story.tenant = tenant.clone();
         let to = speaker(&target.origin.wire)?;
         let stream = call.stream;
-        let mut found = self.restored(to, call, &request, &tenant).await?;
+        let mut found = self.restored(to, call, whole, &tenant).await?;
         if prefix::has_changed(&found.0) {
-            let (again, changed) = self.bound(to, found, &request, reached, &tenant).await?;
+            let (again, changed) = self.bound(to, found, whole, reached, &tenant).await?;
             found = again;
             story.prefix_changed = changed;
         }
         let (mut encoded, restored) = found;
+        if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
+            // It has the conversation itself, and needs to be told only what is new.
+            let Read { mut call, .. } = self.read(&request, reached)?;
+            Claims::remove(&mut call, Why::Foreign);
+            encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
+        }
         let (conversation, findings) = restored.unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
         let looked = self.mended(to, &mut encoded, &target)?;
@@ -302,7 +326,7 @@ impl<'g> Exchange<'g> {
             Claims::remove(&mut call, Why::ByPolicy);
             return Ok((encode(&call)?, None));
         }
-        let user = dialect::end_user(request);
+        let user = self.end_user(request);
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
         let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
@@ -405,6 +429,7 @@ impl<'g> Exchange<'g> {
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
             story,
+            keeps_response: self.keeps_response(asked),
         };
         let said = Asked { target: ready.target, prefix: keeper.prefix };
         if status < 400 && ready.stream {
@@ -421,7 +446,7 @@ impl<'g> Exchange<'g> {
         let body = if status >= 400 {
             self.refusal(reached, answer, is_same, &mut keeper).await
         } else {
-            self.whole_answer(answer, &said, dresser, &mut keeper).await
+            self.whole_answer(answer, &said, dresser, asked, &mut keeper).await
         };
         match body {
             Ok(body) => Ok(Answered { status, headers, body: Outgoing::Whole(body) }),
@@ -457,20 +482,22 @@ impl<'g> Exchange<'g> {
         answer: Answer,
         said: &Asked,
         dresser: Option<Dresser>,
+        asked: &Request,
         keeper: &mut Keeper,
     ) -> Result<Bytes, Problem> {
         let body = whole(answer).await?;
         let reply = speaker(&said.target.origin.wire)?.decode_reply(&body, said);
         match (reply, dresser) {
             (Ok(reply), None) => {
-                keeper.keep(&reply).await;
+                keeper.keep(&reply, Some(body.clone())).await;
                 Ok(body)
             }
             (Ok(reply), Some(mut dresser)) => {
-                keeper.keep(&reply).await;
-                let reply = dresser.reply(reply);
-                let said = speaker(&self.wire)?.encode_reply(&reply);
-                said.map_err(|error| Problem::new(502, error.to_string()))
+                let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
+                let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
+                let shown = self.echoed(shown, asked);
+                keeper.keep(&reply, Some(shown.clone())).await;
+                Ok(shown)
             }
             // What cannot be read passes all the same: the caller may know better.
             (Err(error), None) => {

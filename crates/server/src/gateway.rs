@@ -113,6 +113,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         | Door::Other(wire)
         | Door::Nowhere(wire) => wire.clone(),
         Door::Story(_) => Wire::OPENAI_CHAT,
+        Door::Response(..) => Wire::OPENAI_RESPONSES,
     };
     let caller = match admitted(&gateway, &parts.headers, parts.uri.query()).await {
         Ok(caller) => caller,
@@ -123,23 +124,27 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         Err(_) => {
             let limit = gateway.body_limit >> 20;
             let message = format!("the body is larger than {limit} MiB, or was cut: send less");
-            return refused(&wire, &Problem { status: 413, message });
+            return refused(&wire, &Problem::new(413, message));
         }
     }
     if dialect::is_deeper_than(&request.body, gateway.depth_limit) {
         let limit = gateway.depth_limit;
         let message = format!("the body is nested deeper than {limit}: no request needs that");
-        return refused(&wire, &Problem { status: 400, message });
+        return refused(&wire, &Problem::new(400, message));
     }
     let answered = match door {
         Door::Models(wire) => return models(&gateway, &wire),
         Door::Story(call) => Exchange::of(&gateway, caller, wire.clone()).story(call).await,
         Door::Nowhere(_) => {
             let message = format!("there is nothing at {}: see docs/gateway.md", parts.uri.path());
-            Err(Problem { status: 404, message })
+            Err(Problem::new(404, message))
         }
         Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
         Door::Count(_) => Exchange::of(&gateway, caller, wire.clone()).count(request).await,
+        Door::Response(id, wanted) => {
+            let exchange = Exchange::of(&gateway, caller, wire.clone());
+            exchange.response(&id, wanted, &method, request).await
+        }
         Door::Other(_) => {
             Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await
         }
@@ -157,14 +162,14 @@ async fn admitted(
     query: Option<&str>,
 ) -> Result<Caller, Problem> {
     let credential = credential(headers, query);
+    let user =
+        headers.get("x-throughline-user").and_then(|user| user.to_str().ok()).map(Name::from);
     let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
     let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
     let admission = gateway.keyring.admit(key).await;
-    let admission = admission.map_err(|error| Problem {
-        status: 503,
-        message: format!("the keys cannot be read: {error}"),
-    })?;
-    let refused = |status, message: &str| Err(Problem { status, message: message.to_owned() });
+    let admission = admission
+        .map_err(|error| Problem::new(503, format!("the keys cannot be read: {error}")))?;
+    let refused = |status, message: &str| Err(Problem::new(status, message));
     match &admission {
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
@@ -177,11 +182,11 @@ async fn admitted(
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
             // A key of ours is no provider's.
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
         }
     }
 }
@@ -226,7 +231,7 @@ impl Answered {
 
 fn refused(wire: &Wire, problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    plain(status, &dialect::error(wire, problem.status, &problem.message))
+    plain(status, &dialect::coded_error(wire, problem.status, &problem.message, problem.code))
 }
 
 fn plain(status: StatusCode, said: &Json) -> Response {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Digest, Reply, Stop};
+use bytes::Bytes;
+use throughline_core::{Digest, Json, Reply, Stop, Wire};
 
 use crate::replay::{Conversation, Replay, Turn};
+use crate::stored;
 use crate::story::Story;
 
 /// Keeps what comes of one call.
@@ -15,13 +17,26 @@ pub(crate) struct Keeper {
     /// What stands before the answer, as it was sent.
     pub(crate) prefix: Option<Digest>,
     pub(crate) story: Story,
+    /// Whether the response is kept to be asked for.
+    pub(crate) keeps_response: bool,
 }
 
 impl Keeper {
-    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same.
-    pub(crate) async fn keep(&mut self, reply: &Reply) {
+    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same. `shown` is what the caller
+    /// is shown of it.
+    pub(crate) async fn keep(&mut self, reply: &Reply, shown: Option<Bytes>) {
         let Some(conversation) = &self.conversation else { return };
         self.story.ends(reply);
+        let user = conversation.end_user.as_deref();
+        let response = shown.filter(|_| self.keeps_response).and_then(|shown| {
+            let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
+            let shown = if is_own {
+                Json::parse(shown).ok()
+            } else {
+                stored::echoed(&shown, &self.story.texts.came)
+            };
+            Some(stored::record(&shown?, user, &reply.origin))
+        });
         let turn = Turn {
             node: self.story.node.clone(),
             conversation,
@@ -29,6 +44,7 @@ impl Keeper {
             prefix: self.prefix,
             ids: &[],
             story: Some(&self.story),
+            response: response.as_ref(),
         };
         if reply.stop != Stop::Cut && !reply.items.is_empty() {
             drop(self.replay.capture(&self.story.tenant, &turn).await);

@@ -12,6 +12,8 @@ mod gateway;
 mod keeper;
 mod prefix;
 mod replay;
+mod resumed;
+mod stored;
 mod story;
 mod stream;
 mod telling;

@@ -70,6 +70,11 @@ impl Replay {
         &self.claims
     }
 
+    /// Where everything is.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
     /// The stories of calls.
     pub(crate) fn stories(&self) -> &Stories {
         &self.stories

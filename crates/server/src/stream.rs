@@ -65,7 +65,8 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
                 && !is_kept
             {
                 is_kept = true;
-                keep(&mut keeper, reply).await;
+                let shown = keeper.keeps_response.then(|| shown(writer.as_mut(), to, reply));
+                keep(&mut keeper, reply, shown.flatten()).await;
             }
             if let Some(writer) = &mut writer {
                 writer.write(event, &mut written);
@@ -93,8 +94,16 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
 }
 
 /// Keeps the answer before its end is told, but does not hold that for ever.
-async fn keep(keeper: &mut Keeper, reply: &Reply) {
-    drop(timeout(LONGEST_HOLD, keeper.keep(reply)).await);
+async fn keep(keeper: &mut Keeper, reply: &Reply, shown: Option<Bytes>) {
+    drop(timeout(LONGEST_HOLD, keeper.keep(reply, shown)).await);
+}
+
+/// The answer as the caller could ask for it later.
+fn shown(writer: Option<&mut Writer>, to: &dyn Codec, reply: &Reply) -> Option<Bytes> {
+    match writer {
+        Some(writer) => to.encode_reply(&writer.dresser.reply(reply.clone())).ok(),
+        None => to.encode_reply(reply).ok(),
+    }
 }
 
 /// Says an answer in the caller's dialect.

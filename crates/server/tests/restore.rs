@@ -460,6 +460,7 @@ async fn a_conversation_that_nobody_looked_for_can_be_captured() {
         prefix: None,
         ids: &[],
         story: None,
+        response: None,
     };
     house.replay.capture(&tenant(), &turn).await.unwrap().unwrap();
     let said = [user("Look."), Said::Model(says("A door.", 1)), user("Go on.")];

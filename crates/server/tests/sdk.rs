@@ -44,6 +44,40 @@ async fn run(language: &str, script: &str) {
     }
 }
 
+/// Runs a script of conversations that the gateway keeps: each call says only what is new. The provider that has a response
+/// itself is told its id; every other is told the whole conversation, reasoning included.
+async fn run_stored(language: &str, script: &str) {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let Some(output) = converse(&gate, language, script, "honest", &MODELS).await else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
+    let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+    gate.assert_nothing_refused();
+    let ledger = gate.ledger();
+    // What the provider has itself counts as brought back.
+    assert_all_came_back(&ledger, false);
+    let (issued, back) = (ledger.issued().count(), ledger.returned().count());
+    figure(
+        &format!("{language}/{script}"),
+        format!(
+            "{conversations} conversations, {} calls, 0 refused, {issued} seals issued, {back} came back",
+            ledger.entries.len()
+        ),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_python_openai_stored() {
+    run_stored("python", "openai_stored.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_node_openai_stored() {
+    run_stored("node", "openai_stored.mjs").await;
+}
+
 /// Every answer had reasoning, and every call brought exactly the seals that its own conversation had been given.
 ///
 /// DeepSeek demands its reasoning for answers with calls only, and only there does the gateway put it back.

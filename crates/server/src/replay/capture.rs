@@ -1,11 +1,12 @@
 //! An answer becomes a turn of the Vault, in one commit.
 
 use throughline_core::{
-    Append, Batch, Digest, Item, LogId, LogOpening, Name, NewRecord, NodeId, Receipt, Reply, Stop,
-    StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
+    Append, Batch, Digest, Item, Json, LogId, LogOpening, Name, NewRecord, NodeId, Receipt, Reply,
+    Stop, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
 };
 
 use crate::replay::{Conversation, Replay, chain, judge};
+use crate::stored;
 use crate::story::{GoesOn, Story, Tail};
 
 /// The kind of the record that says whose turn it is.
@@ -26,6 +27,8 @@ pub struct Turn<'a> {
     pub ids: &'a [Name],
     /// The story of the call that was answered, to be kept with it.
     pub story: Option<&'a Story>,
+    /// The response as its caller was shown it, where that is kept to be asked for.
+    pub response: Option<&'a Json>,
 }
 
 /// Keeps an answer.
@@ -100,6 +103,10 @@ fn batch(
     let (records, tail) = told.map(|told| (told.records, told.tail)).unzip();
     append.records.extend(records.into_iter().flatten());
     let mut batch = Batch::of(tenant.clone()).append(append);
+    if let Some(response) = turn.response {
+        let run = Append::to(stored::log_of(&turn.node)).opening(LogOpening::run(log.clone()));
+        batch = batch.append(run.record(NewRecord::copy(&log, response.bytes().clone())));
+    }
     batch.vault.push(VaultNode {
         id: turn.node.clone(),
         parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | a claim, 36 characters | `tl1c`, the turn (15), an authenticator (17) |
 //! | a call's id, 40 characters | `call_tl1`, the turn (15), the number of the call (2), an authenticator (15) |
+//! | a response's id, 40 characters | `resp_tl1`, the turn (15), an authenticator (17) |
 //!
 //! They have letters and digits only, and a claim's length is a multiple of four: so a client that takes a signature for
 //! base64, in whichever alphabet, gives it back as it was.
@@ -17,6 +18,7 @@ use crate::replay::splice;
 
 const CLAIM: &str = "tl1c";
 const CALL: &str = "call_tl1";
+const RESPONSE: &str = "resp_tl1";
 const NODE: usize = 15;
 const NUMBER: usize = 2;
 const CLAIM_MAC: usize = 17;
@@ -86,6 +88,24 @@ impl Claims {
             self.authenticator(tenant, &[CLAIM, node], CLAIM_MAC)
         };
         is_equal(expected.as_bytes(), mac.as_bytes()).then(|| NodeId::from(node))
+    }
+
+    /// The id of the response that shows that turn.
+    pub fn response_id(&self, tenant: &Tenant, node: &NodeId) -> Name {
+        let mac = self.authenticator(tenant, &[RESPONSE, &node.0], CLAIM_MAC);
+        Name::from([RESPONSE, &node.0, &mac].concat())
+    }
+
+    /// The turn that the id of a response names: nothing if it is none of ours, or another tenant's.
+    pub fn read_response(&self, tenant: &Tenant, id: &str) -> Option<NodeId> {
+        let (node, mac) = id.strip_prefix(RESPONSE)?.split_at_checked(NODE)?;
+        let expected = self.authenticator(tenant, &[RESPONSE, node], CLAIM_MAC);
+        is_equal(expected.as_bytes(), mac.as_bytes()).then(|| NodeId::from(node))
+    }
+
+    /// Whether the id of a response is one of ours by its looks: no provider knows it.
+    pub fn is_response(id: &str) -> bool {
+        id.starts_with(RESPONSE)
     }
 
     /// Whether a text is one of ours by its looks, be it genuine or not. No provider must see it.

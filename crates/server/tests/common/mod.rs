@@ -122,8 +122,15 @@ impl House {
         encoded: &Encoded,
     ) -> Option<NodeId> {
         let conversation = &restored.conversation;
-        let turn =
-            Turn { node, conversation, reply, prefix: encoded.prefix, ids: &[], story: None };
+        let turn = Turn {
+            node,
+            conversation,
+            reply,
+            prefix: encoded.prefix,
+            ids: &[],
+            story: None,
+            response: None,
+        };
         self.replay.capture(tenant, &turn).await.unwrap()
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use throughline_core::{
     Append, Batch, Body, Content, Envelope, Item, Json, LogHead, LogOpening, Native, NewRecord,
-    Place, Role, Side, Store, StoreError, Why, Wire, holds_siblings, kind, store_items,
+    NodeId, Place, Role, Side, Store, StoreError, VaultKey, VaultNode, Why, Wire, holds_siblings,
+    kind, store_items,
 };
 use throughline_store::{Destroyed, Journal, Options, about_item, open};
 
@@ -92,6 +93,69 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere<H: Harness>() {
     let nothing = journal.forget(&us(), &log("thread"), Some("none")).await;
     assert_eq!(sentence(nothing), "there is no item none");
     assert_eq!(proven(&journal).await.gone, 3);
+}
+
+/// Copies repeat what others say, so they go with any of it: in the thread, in its forks, and in its runs. The turn that a copy
+/// stands beside stays.
+pub(crate) async fn copies_are_forgotten_with_what_they_repeat<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    let copy = |thread: &str, text: &'static str| NewRecord::copy(&log(thread), text);
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = append.record(about("thread", "one", SECRET)).record(copy("thread", "first"));
+    journal.commit(batch(append)).await.unwrap();
+    let mut second = batch(
+        Append::to("thread").record(about("thread", "two", "b")).record(copy("thread", SECRET)),
+    );
+    second.vault.push(VaultNode {
+        id: NodeId::from("second"),
+        parent: None,
+        keys: vec![VaultKey::Claim("second".into())],
+        log: log("thread"),
+        prefix: None,
+    });
+    journal.commit(second).await.unwrap();
+    journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
+    journal.commit(batch(Append::to("fork").record(copy("fork", SECRET)))).await.unwrap();
+    run(&journal, "run", "fork").await;
+    journal.commit(batch(Append::to("run").record(copy("fork", SECRET)))).await.unwrap();
+    thread(&journal, "other", &["stays"]).await;
+    journal.commit(batch(Append::to("other").record(copy("other", "stays too")))).await.unwrap();
+    let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
+    assert_eq!((outcome.records, outcome.bytes), (5, 5 + 4 * SECRET.len() as u64));
+    let gone = |texts: &[(u64, String)]| {
+        texts.iter().filter(|(_, text)| text == "forgotten").map(|(seq, _)| *seq).collect()
+    };
+    let seqs: Vec<u64> = gone(&texts(&journal, "thread").await);
+    assert_eq!(seqs, [1, 2, 4]);
+    let seqs: Vec<u64> = gone(&texts(&journal, "fork").await);
+    assert_eq!(seqs, [1, 2, 4, 5]);
+    let seqs: Vec<u64> = gone(&texts(&journal, "run").await);
+    assert_eq!(seqs, [1]);
+    let expected = numbered(&[(1, "stays"), (2, "stays too")]);
+    assert_eq!(texts(&journal, "other").await, expected);
+    let found = journal.find(&us(), &[VaultKey::Claim("second".into())]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, None, "the turn itself is whole");
+    assert_eq!(proven(&journal).await.gone, 5);
+}
+
+pub(crate) async fn a_run_is_forgotten_by_itself<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a"]).await;
+    run(&journal, "run", "thread").await;
+    add(&journal, "run", &[SECRET]).await;
+    Store::forget_run(&journal, &us(), &log("run")).await.unwrap();
+    assert_eq!(head(&journal, "run").await.gone, Some(Why::Forgotten));
+    let wanted = numbered(&[(1, "forgotten"), (2, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "run").await, wanted);
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a")]), "the thread is as it was");
+    assert_eq!(head(&journal, "thread").await.last, 1);
+    for name in ["thread", "none"] {
+        let outcome = Store::forget_run(&journal, &us(), &log(name)).await;
+        assert_eq!(sentence(outcome), format!("there is no run {name}"));
+    }
+    assert_eq!(proven(&journal).await.gone, 1);
 }
 
 pub(crate) async fn a_fork_forgets_only_its_own<H: Harness>() {

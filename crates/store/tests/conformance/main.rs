@@ -65,6 +65,7 @@ macro_rules! suite {
                 state_after_a_rewind_is_the_state_before, opening_reads_a_bounded_number_of_records,
                 checkpoints_are_due_now_and_then;
             forgetting: a_forgotten_thread_is_gone_with_its_runs, a_forgotten_item_is_gone_everywhere,
+                copies_are_forgotten_with_what_they_repeat, a_run_is_forgotten_by_itself,
                 a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
                 a_held_log_is_forgotten_too, forgetting_reaches_backups,
                 what_was_left_undone_is_finished, nothing_begins_on_a_gone_thread,

@@ -1,8 +1,8 @@
 // What the scripts share: the tools that are offered, the conversation, and how a script reports.
 import assert from "node:assert/strict";
 
-const QUESTION = "What is the weather in Paris, and what time is it there?";
-const AGAIN = "Thank you. And once more, please.";
+export const QUESTION = "What is the weather in Paris, and what time is it there?";
+export const AGAIN = "Thank you. And once more, please.";
 
 export const SCHEMAS = {
   get_weather: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
@@ -11,7 +11,7 @@ export const SCHEMAS = {
 export const DESCRIPTIONS = { get_weather: "The weather in a city.", get_time: "The time in a zone." };
 
 /** Answers a call, and checks that its arguments fit the schema. */
-function runTool({ id, name, args }) {
+export function runTool({ id, name, args }) {
   for (const key of SCHEMAS[name].required) assert.equal(typeof args[key], "string", `${name}: ${key}`);
   return { id, name, text: JSON.stringify({ tool: name, result: "sunny and noon" }) };
 }
@@ -43,13 +43,13 @@ async function converse(client, stream, lossy) {
 }
 
 /** Arguments: the gateway's address, `honest` or `lossy`, and the models. One conversation whole and one streamed each. */
-export async function main(connect) {
+export async function main(connect, hold = converse) {
   const [url, keeping, ...models] = process.argv.slice(2);
   for (const model of models) {
     for (const stream of [false, true]) {
       const name = `${model} ${keeping} ${stream ? "streamed" : "whole"}`;
       try {
-        const answers = await converse(connect(url, model), stream, keeping === "lossy");
+        const answers = await hold(connect(url, model), stream, keeping === "lossy");
         console.log(`ok ${name}: ${answers} answers`);
       } catch (error) {
         throw new Error(`${name}: ${error}`, { cause: error });

@@ -1,0 +1,129 @@
+//! Requests that go on from a response, and what is asked of responses by their ids.
+
+use bytes::Bytes;
+use throughline_core::{Name, Request, Wire, json};
+
+use crate::dialect::Wanted;
+use crate::exchange::{Exchange, Problem};
+use crate::gateway::{Answered, ReplayMode};
+use crate::replay::Claims;
+use crate::stored::{self, Listing, Named, PREVIOUS, Stored, Wish};
+use crate::story::Story;
+use crate::telling::unreadable;
+
+/// What a request goes on from.
+pub(crate) enum Resumed {
+    /// Nothing: it says all of the conversation itself.
+    Nothing,
+    /// A response that was kept here, with the request as if its caller had sent all of the conversation.
+    From(Box<Stored>, Bytes),
+    /// A response that was not kept here: the provider may know it.
+    Unknown(Name),
+}
+
+impl Resumed {
+    /// What is to be sent to somebody who speaks that wire, if not what came.
+    pub(crate) fn at(&self, wire: &Wire) -> Result<Option<(&Stored, &Bytes)>, Problem> {
+        match self {
+            Resumed::Nothing => Ok(None),
+            Resumed::From(stored, whole) => Ok(Some((stored, whole))),
+            Resumed::Unknown(_) if *wire == Wire::OPENAI_RESPONSES => Ok(None),
+            Resumed::Unknown(id) => Err(no_previous(id)),
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Whether responses are asked for, and kept.
+    fn keeps_responses(&self) -> bool {
+        self.wire == Wire::OPENAI_RESPONSES && self.gateway.mode != ReplayMode::Off
+    }
+
+    /// Whether the response to that request is kept to be asked for.
+    pub(crate) fn keeps_response(&self, request: &Request) -> bool {
+        self.keeps_responses() && Wish::of(&request.body).keeps
+    }
+
+    /// A response that another provider gave, with what OpenAI's say of their request.
+    pub(crate) fn echoed(&self, shown: Bytes, asked: &Request) -> Bytes {
+        if self.wire != Wire::OPENAI_RESPONSES {
+            return shown;
+        }
+        let echoed = stored::echoed(&shown, &asked.body);
+        echoed.map_or(shown, |echoed| echoed.bytes().clone())
+    }
+
+    /// What the request goes on from.
+    pub(crate) async fn resumed(
+        &self,
+        request: &Request,
+        story: &mut Story,
+    ) -> Result<Resumed, Problem> {
+        let previous = self.keeps_responses().then(|| Wish::of(&request.body).previous).flatten();
+        let Some(id) = previous else { return Ok(Resumed::Nothing) };
+        let replay = &self.gateway.replay;
+        let named = stored::find(replay, &self.tenants(), &id).await;
+        let user = self.end_user(request);
+        let stored = match named.map_err(|error| unreadable(&error))? {
+            Named::Here(stored) if stored.is_of(user.as_deref()) => stored,
+            Named::Unknown if !Claims::is_response(&id) => return Ok(Resumed::Unknown(id)),
+            Named::Here(_) | Named::Gone | Named::Unknown => return Err(no_previous(&id)),
+        };
+        let whole = stored.unfolded(replay, &request.body).await;
+        let whole = whole.ok_or_else(|| no_previous(&id))?;
+        story.texts.whole = whole.clone();
+        Ok(Resumed::From(stored, whole))
+    }
+
+    /// What is asked of a response by its id. One that was not kept here may be the provider's.
+    pub(crate) async fn response(
+        &self,
+        id: &str,
+        wanted: Wanted,
+        method: &str,
+        request: Request,
+    ) -> Result<Answered, Problem> {
+        let replay = &self.gateway.replay;
+        let named = stored::find(replay, &self.tenants(), id).await;
+        let stored = match named.map_err(|error| unreadable(&error))? {
+            Named::Here(stored) => stored,
+            Named::Unknown if !Claims::is_response(id) && self.has_own_provider() => {
+                return self.other(method, request).await;
+            }
+            Named::Gone | Named::Unknown => return Err(no_response(id)),
+        };
+        let said = match wanted {
+            Wanted::Itself => stored.response(),
+            Wanted::Input => {
+                let query = request.path.split_once('?').map_or("", |(_, query)| query);
+                let listing = Listing::of(query).map_err(|problem| Problem::new(400, problem))?;
+                let input = stored.input(replay).await;
+                input.map(|input| stored::list(&stored.node, &input, &listing))
+            }
+            Wanted::Deletion => {
+                let log = stored::log_of(&stored.node);
+                let deleted = replay.store().forget_run(&stored.tenant, &log).await;
+                deleted.map_err(|error| unreadable(&error))?;
+                Some(json::object(|o| {
+                    o.string("id", id).string("object", "response").bool("deleted", true);
+                }))
+            }
+        };
+        said.map(|said| Answered::json(200, &said)).ok_or_else(|| no_response(id))
+    }
+
+    fn has_own_provider(&self) -> bool {
+        self.gateway.directory.of_wire(&self.wire).is_some()
+    }
+}
+
+/// In OpenAI's own words.
+fn no_previous(id: &str) -> Problem {
+    let message = format!("Previous response with id '{id}' not found.");
+    let code = Some((PREVIOUS, "previous_response_not_found"));
+    Problem { code, ..Problem::new(400, message) }
+}
+
+fn no_response(id: &str) -> Problem {
+    Problem::new(404, format!("Response with id '{id}' not found."))
+}
