@@ -8,6 +8,7 @@
 //! On one and the same wire the bytes pass as they are, both ways, unless something must be mended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -15,17 +16,21 @@ use throughline_codec::{
     Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, codec, repair,
 };
 use throughline_core::{
-    Answer, Call, Credential, Did, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Stop,
-    Target, Tenant, UpstreamError, Why, Wire,
+    Answer, Call, Credential, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Stop, Target,
+    Tenant, UpstreamError, Why, Wire,
 };
+use tokio::time::timeout;
 
 use crate::access::Admission;
 use crate::claimed::Dresser;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
+use crate::operations::{Capture, Fates, Ticket};
 use crate::replay::{Claims, Conversation, Replay, Turn};
 use crate::stream::{Relay, relay};
 
+/// Why an answer is not kept that nobody here can read.
+pub(crate) const UNREADABLE: &str = "the answer cannot be read";
 /// The largest whole answer that is read.
 const LARGEST_ANSWER: usize = 256 << 20;
 
@@ -42,11 +47,20 @@ pub(crate) struct Caller {
 pub(crate) struct Problem {
     pub(crate) status: u16,
     pub(crate) message: String,
+    /// After what time it is worth to ask again.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Problem {
-    fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+    pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), retry_after: None }
+    }
+
+    /// The same, which is over after that time.
+    #[must_use]
+    pub(crate) fn after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
     }
 
     fn of_codec(error: &CodecError) -> Self {
@@ -54,14 +68,26 @@ impl Problem {
     }
 
     fn of_upstream(error: &UpstreamError) -> Self {
-        let status = match error {
-            UpstreamError::NoCredential { .. } => 401,
-            UpstreamError::TimedOut { .. } => 504,
-            _ => 502,
-        };
-        Self::new(status, error.to_string())
+        match error {
+            UpstreamError::NoCredential { .. } => Self::new(401, error.to_string()),
+            UpstreamError::TimedOut { .. } => Self::new(504, error.to_string()),
+            UpstreamError::Resting { left, .. } => Self::new(503, error.to_string()).after(*left),
+            _ => Self::new(502, error.to_string()),
+        }
     }
 }
+
+/// A stream that ended early. The caller's connection breaks, as the provider's did.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut(pub(crate) String);
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cut {}
 
 /// One call of one caller.
 pub(crate) struct Exchange<'g> {
@@ -69,6 +95,7 @@ pub(crate) struct Exchange<'g> {
     caller: Caller,
     /// The caller's dialect.
     wire: Wire,
+    ticket: Arc<Ticket>,
 }
 
 /// A request that is ready to be sent.
@@ -84,8 +111,13 @@ struct Ready {
 }
 
 impl<'g> Exchange<'g> {
-    pub(crate) fn of(gateway: &'g Gateway, caller: Caller, wire: Wire) -> Self {
-        Self { gateway, caller, wire }
+    pub(crate) fn of(
+        gateway: &'g Gateway,
+        caller: Caller,
+        wire: Wire,
+        ticket: Arc<Ticket>,
+    ) -> Self {
+        Self { gateway, caller, wire, ticket }
     }
 
     /// Asks a model.
@@ -96,10 +128,12 @@ impl<'g> Exchange<'g> {
         }
         let all =
             self.gateway.directory.reach(&asked).map_err(|message| Problem::new(404, message))?;
+        self.gateway.operations.meter.allow(&self.caller.admission, &all).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         for (place, reached) in all.iter().enumerate() {
             let renamed = dialect::renamed(&self.wire, request.clone(), &asked, &reached.model);
             let ready = self.prepare(renamed, reached).await?;
+            self.note(&ready, reached, place);
             let answer = self.send(&ready, reached, &request).await;
             let is_last = place + 1 == all.len();
             match answer {
@@ -112,16 +146,38 @@ impl<'g> Exchange<'g> {
                         format!("{} could not answer", reached.endpoint),
                     );
                 }
-                Err(error) => last = Problem::of_upstream(&error),
+                Err(error) => last = self.failed(&error),
             }
         }
         Err(last)
+    }
+
+    /// Notes whom is asked, and for what.
+    fn note(&self, ready: &Ready, reached: &Reached, place: usize) {
+        self.ticket.note(|facts| {
+            facts.tenant = Some(ready.tenant.clone());
+            facts.provider = Some(reached.account.clone());
+            facts.model = Some(reached.model.clone());
+            facts.fates = Some(Fates::of(&ready.encoded.fates));
+            facts.verdict = Some(ready.verdict);
+            facts.sent = ready.encoded.request.body.len() as u64;
+            facts.fallbacks = place as u64;
+        });
+    }
+
+    fn failed(&self, error: &UpstreamError) -> Problem {
+        self.ticket.note(|facts| facts.problem = Some(error.to_string()));
+        Problem::of_upstream(error)
     }
 
     /// Passes on what no dialect of ours reads.
     pub(crate) async fn other(&self, method: &str, request: Request) -> Result<Answered, Problem> {
         if self.caller.admission.is_limited() {
             let message = "this key may ask for some models only, and for nothing else";
+            return Err(Problem::new(403, message));
+        }
+        if self.caller.admission.has_budget() && !is_free(method, bare(&request.path)) {
+            let message = "this key has a budget, and nobody knows what this costs";
             return Err(Problem::new(403, message));
         }
         let nobody = format!("no provider answers {method} {}", bare(&request.path));
@@ -154,13 +210,20 @@ impl<'g> Exchange<'g> {
             body: request.body.clone(),
             credential: self.caller.credential.clone(),
         };
+        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
         let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| Problem::of_upstream(&error))?;
-        Ok(Answered {
-            status: answer.status,
-            headers: answer.headers,
-            body: Outgoing::Stream(Box::pin(answer.body.filter_map(async |chunk| chunk.ok()))),
-        })
+        let answer = answer.map_err(|error| self.failed(&error))?;
+        self.ticket.note_first_byte();
+        refuse_redirect(&answer, &reached)?;
+        let ticket = Arc::clone(&self.ticket);
+        let body = answer.body.map(move |chunk| {
+            chunk.map_err(|error| {
+                ticket.note(|facts| facts.problem = Some(error.to_string()));
+                Cut(error.to_string())
+            })
+        });
+        let (status, headers) = (answer.status, answer.headers);
+        Ok(Answered { status, headers, body: Outgoing::Stream(Box::pin(body)) })
     }
 
     async fn prepare(&self, request: Request, reached: &Reached) -> Result<Ready, Problem> {
@@ -283,10 +346,16 @@ impl<'g> Exchange<'g> {
         answer: Answer,
         asked: &Request,
     ) -> Result<Answered, Problem> {
+        self.ticket.note_first_byte();
+        refuse_redirect(&answer, reached)?;
         let is_same = ready.target.origin.wire == self.wire;
         let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
         let mut headers = told(&node, &ready.encoded.fates, ready.verdict);
         let status = answer.status;
+        self.ticket.note(|facts| {
+            facts.call = Some(node.0.clone());
+            facts.status = status;
+        });
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
         headers.extend(passed.cloned());
         if status >= 400 {
@@ -307,6 +376,8 @@ impl<'g> Exchange<'g> {
             node: node.clone(),
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
+            longest: self.gateway.operations.limits.capture,
+            ticket: Arc::clone(&self.ticket),
         };
         let dresser = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
@@ -317,7 +388,20 @@ impl<'g> Exchange<'g> {
             let framing = dialect::framing(&self.wire, asked);
             let from = speaker(&ready.target.origin.wire)?;
             let to = speaker(&self.wire)?;
-            let relayed = relay(Relay { answer, from, to, said, framing, dresser, keeper });
+            self.ticket.note_stream();
+            let ticket = Arc::clone(&self.ticket);
+            let slow_reader = self.gateway.operations.limits.slow_reader;
+            let relayed = relay(Relay {
+                answer,
+                from,
+                to,
+                said,
+                framing,
+                dresser,
+                keeper,
+                ticket,
+                slow_reader,
+            });
             if !is_same {
                 headers.push((Name::from("content-type"), Name::from(content_type(framing))));
             }
@@ -338,8 +422,17 @@ impl<'g> Exchange<'g> {
                 said.map_err(|error| Problem::new(502, error.to_string()))?
             }
             // What cannot be read passes all the same: the caller may know better.
-            (Err(_), None) => body,
-            (Err(error), Some(_)) => return Err(Problem::new(502, error.to_string())),
+            (Err(_), None) => {
+                self.ticket.note(|facts| {
+                    facts.capture = Capture::Lost(UNREADABLE.to_owned());
+                    facts.heard = body.len() as u64;
+                });
+                body
+            }
+            (Err(error), Some(_)) => {
+                self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+                return Err(Problem::new(502, error.to_string()));
+            }
         };
         Ok(Answered { status, headers, body: Outgoing::Whole(body) })
     }
@@ -352,18 +445,33 @@ pub(crate) struct Keeper {
     node: NodeId,
     conversation: Option<Conversation>,
     prefix: Option<throughline_core::Digest>,
+    /// How long the end of an answer is held for it.
+    longest: Duration,
+    ticket: Arc<Ticket>,
 }
 
 impl Keeper {
-    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same.
+    /// Keeps the answer before its end is told, if answers are kept, but does not hold that for ever. One that cannot be kept
+    /// reaches its caller all the same, and the loss is told.
     pub(crate) async fn keep(&self, reply: &throughline_core::Reply) {
+        self.ticket.note(|facts| {
+            facts.usage = Some(reply.usage);
+            facts.is_whole = reply.stop != Stop::Cut;
+        });
         let Some(conversation) = self.conversation.as_ref().filter(|_| reply.stop != Stop::Cut)
         else {
             return;
         };
         let turn =
             Turn { node: self.node.clone(), conversation, reply, prefix: self.prefix, ids: &[] };
-        drop(self.replay.capture(&self.tenant, &turn).await);
+        let kept = timeout(self.longest, self.replay.capture(&self.tenant, &turn)).await;
+        let capture = match kept {
+            Ok(Ok(Some(_))) => Capture::Kept,
+            Ok(Ok(None)) => Capture::None,
+            Ok(Err(error)) => Capture::Lost(error.to_string()),
+            Err(_) => Capture::Lost("the store took too long".to_owned()),
+        };
+        self.ticket.note(|facts| facts.capture = capture);
     }
 }
 
@@ -392,15 +500,9 @@ async fn whole(answer: Answer) -> Result<Bytes, Problem> {
 }
 
 fn told(node: &NodeId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
-    let all = || fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible]));
-    let count = |is: fn(&Did) -> bool| all().filter(|did| is(did)).count();
-    let kept = count(|did| matches!(did, Did::Kept));
-    let restored = count(|did| matches!(did, Did::Restored(_)));
-    let elided = count(|did| matches!(did, Did::Elided(_)));
-    let told = format!("kept={kept} restored={restored} elided={elided}");
     vec![
         (Name::from("x-throughline-call"), node.0.clone()),
-        (Name::from("x-throughline-fates"), told.into()),
+        (Name::from("x-throughline-fates"), Fates::of(fates).to_string().into()),
         (Name::from("x-throughline-audit"), verdict.as_str().into()),
     ]
 }
@@ -423,6 +525,26 @@ fn content_type(framing: throughline_codec::Framing) -> &'static str {
         throughline_codec::Framing::Sse => "text/event-stream; charset=utf-8",
         _ => "application/json",
     }
+}
+
+/// Where a provider points elsewhere, nobody goes: not we with its key, and not the caller with its own.
+fn refuse_redirect(answer: &Answer, reached: &Reached) -> Result<(), Problem> {
+    if !matches!(answer.status, 300..=303 | 305..=399) {
+        return Ok(());
+    }
+    let (endpoint, status) = (&reached.endpoint, answer.status);
+    Err(Problem::new(
+        502,
+        format!(
+            "{endpoint} answered {status} and points elsewhere, which is not followed: mend its base_url"
+        ),
+    ))
+}
+
+/// Whether something of a dialect costs nothing.
+fn is_free(method: &str, path: &str) -> bool {
+    let counts = ["count_tokens", ":countTokens", "/input_tokens"];
+    method == "GET" || counts.iter().any(|end| path.ends_with(end))
 }
 
 /// Whether another target may be tried.

@@ -8,11 +8,19 @@ mod claimed;
 mod dialect;
 mod exchange;
 mod gateway;
+mod listen;
+mod operations;
+mod own;
 mod replay;
 mod stream;
 
 pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
+pub use crate::listen::serve;
+pub use crate::operations::{
+    Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Unpriced, UsageRow, Used,
+    UsedFor, usage_log,
+};
 pub use crate::replay::{
     Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,
     Restored, Turn, Visible,
