@@ -71,7 +71,9 @@ async fn usage(gateway: &Gateway, caller: &Caller) -> Response {
     };
     let lines = meter.lines(&caller.tenant, key);
     let mut sum = Used::default();
-    lines.iter().for_each(|(_, used)| sum.add(used));
+    for (_, used) in &lines {
+        sum.add(used);
+    }
     let answer = json::object(|o| {
         o.maybe_string("key", key.map(|key| &**key)).string("tenant", &caller.tenant.0);
         o.string("prices", meter.prices()).object("limits", |o| {

@@ -28,7 +28,7 @@ async fn assert_is_well(house: &House) {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_never_says_what_it_wants_is_cut() {
     let (folder, provider) = (Folder::new("loris"), Provider::saying("").await);
-    let house = House::open(&provider, &store(&folder).await, impatient()).await;
+    let house = House::open(&provider, &store(&folder).await, impatient());
     for begun in [
         "",
         "P",
@@ -48,7 +48,7 @@ async fn who_never_says_what_it_wants_is_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_trickles_is_refused() {
     let (folder, provider) = (Folder::new("trickle"), Provider::saying("").await);
-    let house = House::open(&provider, &store(&folder).await, impatient()).await;
+    let house = House::open(&provider, &store(&folder).await, impatient());
     let whole = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let mut stream = house.begun(&whole[..whole.len() - 20]).await;
     let said = house::heard(&mut stream).await;
@@ -77,7 +77,7 @@ async fn a_body_that_trickles_is_refused() {
 async fn a_body_without_end_is_refused() {
     let (folder, provider) = (Folder::new("endless"), Provider::saying("").await);
     let plan = Plan { body_limit: 1 << 20, ..Plan::default() };
-    let house = House::open(&provider, &store(&folder).await, plan).await;
+    let house = House::open(&provider, &store(&folder).await, plan);
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
         house.address
@@ -122,7 +122,7 @@ async fn torrent() -> Provider {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_are_cut_and_their_requests_too() {
     let (folder, provider) = (Folder::new("slow"), torrent().await);
-    let house = House::open(&provider, &store(&folder).await, impatient()).await;
+    let house = House::open(&provider, &store(&folder).await, impatient());
     let mut callers = Vec::new();
     for number in 0..1000 {
         // Half of them in another dialect, which has to be written for them.
@@ -141,7 +141,7 @@ async fn slow_readers_are_cut_and_their_requests_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_vanishes_cancels_its_request() {
     let (folder, provider) = (Folder::new("vanish"), torrent().await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default()).await;
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
     for path in ["/v1/messages", "/v1/chat/completions"] {
         let request = house.request(path, "", &question("claude-sonnet-4-5", true));
         let mut stream = house.begun(&request).await;
@@ -163,7 +163,7 @@ async fn a_provider_that_stalls_is_given_up() {
     })
     .await;
     let folder = Folder::new("stall");
-    let house = House::open(&provider, &store(&folder).await, impatient()).await;
+    let house = House::open(&provider, &store(&folder).await, impatient());
     // On the same wire the caller's stream breaks, as the provider's did.
     let said = house.ask("claude-sonnet-4-5", true).await;
     assert!(said.status == 200 && !said.is_whole && said.body.contains("Hello there"), "{said:?}");
@@ -198,7 +198,7 @@ async fn a_stream_may_break_at_every_byte() {
     })
     .await;
     let folder = Folder::new("break");
-    let house = House::open(&provider, &store(&folder).await, Plan::default()).await;
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
     let last = STREAM.find("event: message_stop").unwrap();
     for at in 0..last {
         cut.store(at, Ordering::SeqCst);
@@ -224,7 +224,7 @@ async fn what_makes_no_sense_is_told_as_such() {
     ];
     for answer in answers {
         let (folder, provider) = (Folder::new("garbage"), Provider::saying(&*answer).await);
-        let house = House::open(&provider, &store(&folder).await, Plan::default()).await;
+        let house = House::open(&provider, &store(&folder).await, Plan::default());
         // On the same wire it passes: the caller may know better.
         let said = house.ask("claude-sonnet-4-5", true).await;
         assert!(answer.ends_with(&said.body), "{said:?}");
@@ -249,7 +249,7 @@ async fn nobody_follows_a_provider_elsewhere() {
         &format!("location: {}/v1/messages\r\ncontent-type", elsewhere.url),
     );
     let (folder, provider) = (Folder::new("redirect"), Provider::saying(answer).await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default()).await;
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/messages/batches"] {
         let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
         assert_eq!(said.status, 502, "{path}: {said:?}");
@@ -266,7 +266,7 @@ async fn nobody_follows_a_provider_elsewhere() {
 async fn a_page_shows_its_token() {
     let (folder, provider) =
         (Folder::new("page"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default()).await;
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
     let question = question("claude-sonnet-4-5", false);
     let origin = format!("origin: http://{}\r\n", house.address);
     let said = house.said("/v1/messages", &origin, &question).await;
@@ -307,7 +307,7 @@ fn a_full_disk_loses_the_capture_and_not_the_stream() {
             let url = format!("sqlite://{}", disk.join("store.db").display());
             let options = throughline_store::Options::default();
             let store = throughline_store::open(&url, &options).await.unwrap();
-            let house = House::open(&provider, &store, Plan::default()).await;
+            let house = House::open(&provider, &store, Plan::default());
             for path in ["/v1/messages", "/v1/chat/completions"] {
                 let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
                 assert!(said.is_whole && said.body.contains("Hello there"), "{said:?}");

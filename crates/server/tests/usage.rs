@@ -12,13 +12,11 @@ use throughline_core::Tenant;
 use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
-fn key(allowance: Allowance) -> Option<Admission> {
-    let (tenant, id) = (Tenant::from("acme"), "key_1".into());
-    Some(Admission::Key { tenant, id, models: Vec::new(), allowance })
-}
-
+/// A gateway of which everybody has one key.
 fn plan(allowance: Allowance) -> Plan {
-    Plan { admission: key(allowance), ..Plan::default() }
+    let (tenant, id) = (Tenant::from("acme"), "key_1".into());
+    let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
+    Plan { admission: Some(admission), ..Plan::default() }
 }
 
 async fn used(house: &House) -> Value {
@@ -31,7 +29,7 @@ async fn used(house: &House) -> Value {
 async fn what_a_key_used_is_told_to_its_holder() {
     let (folder, provider) =
         (Folder::new("usage"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
-    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default())).await;
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
     for _ in 0..3 {
         assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     }
@@ -80,11 +78,11 @@ async fn a_spent_budget_ends_the_calls_of_a_key_after_a_restart_too() {
     );
     let store = store(&folder).await;
     let tokens = Allowance { tokens: Some(200), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(tokens)).await;
+    let house = House::open(&provider, &store, plan(tokens));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     house.close().await;
-    let house = House::open(&provider, &store, plan(tokens)).await;
+    let house = House::open(&provider, &store, plan(tokens));
     let said = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(said.status, 429, "{said:?}");
     for told in ["rate_limit_error", "key_1", "200 tokens", "--budget-tokens"] {
@@ -98,13 +96,13 @@ async fn a_spent_budget_ends_the_calls_of_a_key_after_a_restart_too() {
     assert_eq!(house.said("/v1/embeddings", "", "{}").await.status, 403);
     house.close().await;
     let dollars = Allowance { micro_usd: Some(280), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(dollars)).await;
+    let house = House::open(&provider, &store, plan(dollars));
     let said = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.body.contains("--budget-usd"), "{}", said.body);
     house.close().await;
     let dollars = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(dollars)).await;
+    let house = House::open(&provider, &store, plan(dollars));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     let said = house.ask("claude-unpriced", false).await;
     assert_eq!(said.status, 403, "what has no price is not free: {said:?}");
@@ -118,8 +116,8 @@ async fn a_budget_holds_over_nodes() {
         (Folder::new("nodes"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
     let (one, other) = (store(&folder).await, store(&folder).await);
     let allowance = Allowance { tokens: Some(240), ..Allowance::default() };
-    let one = House::open(&provider, &one, plan(allowance)).await;
-    let other = House::open(&provider, &other, plan(allowance)).await;
+    let one = House::open(&provider, &one, plan(allowance));
+    let other = House::open(&provider, &other, plan(allowance));
     assert_eq!(one.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(other.ask("claude-sonnet-4-5", false).await.status, 200);
     for house in [&one, &other] {
@@ -135,7 +133,7 @@ async fn who_asks_too_often_hears_when_to_come_back() {
     let (folder, provider) =
         (Folder::new("rate"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
     let allowance = Allowance { per_minute: Some(2), ..Allowance::default() };
-    let house = House::open(&provider, &store(&folder).await, plan(allowance)).await;
+    let house = House::open(&provider, &store(&folder).await, plan(allowance));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     let said = house.ask("claude-sonnet-4-5", false).await;
@@ -160,7 +158,7 @@ async fn who_leaves_early_pays_all_the_same() {
     })
     .await;
     let folder = Folder::new("leaver");
-    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default())).await;
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
     let mut stream =
         house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
     read_until(&mut stream, "Hello there").await;
@@ -197,7 +195,7 @@ async fn a_stop_lets_streams_end() {
     .await;
     let folder = Folder::new("stop");
     let journal = store(&folder).await;
-    let mut house = House::open(&provider, &journal, plan(Allowance::default())).await;
+    let mut house = House::open(&provider, &journal, plan(Allowance::default()));
     let mut stream =
         house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
     read_until(&mut stream, "Hello there").await;
@@ -208,7 +206,7 @@ async fn a_stop_lets_streams_end() {
     go_on.send(true).unwrap();
     read_until(&mut stream, "message_stop").await;
     house.stopped().await;
-    let house = House::open(&provider, &journal, plan(Allowance::default())).await;
+    let house = House::open(&provider, &journal, plan(Allowance::default()));
     assert_eq!(used(&house).await["used"]["output"], 20);
     house.close().await;
 }
@@ -229,7 +227,7 @@ async fn more_streams_than_there_may_be_are_asked_to_come_back() {
     let folder = Folder::new("full");
     let limits = Limits { streams: 2, shutdown: Duration::from_secs(5), ..Limits::default() };
     let plan = Plan { limits, ..Plan::default() };
-    let house = House::open(&provider, &store(&folder).await, plan).await;
+    let house = House::open(&provider, &store(&folder).await, plan);
     let question = question("claude-sonnet-4-5", false);
     let mut held = Vec::new();
     for _ in 0..2 {

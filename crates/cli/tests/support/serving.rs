@@ -3,10 +3,10 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use throughline_codec::Catalog;
 
@@ -16,6 +16,8 @@ pub(crate) struct Serving {
     pub(crate) address: String,
     /// What it said on standard output, until it listened.
     pub(crate) welcome: String,
+    /// Whoever closes it takes the gateway's word away.
+    _out: Lines<BufReader<ChildStdout>>,
     errors: PathBuf,
 }
 
@@ -53,7 +55,7 @@ impl Serving {
         }
         let address = welcome.split_once("http://").map_or("", |(_, rest)| rest);
         let address = address.split_whitespace().next().unwrap_or_default().to_owned();
-        Self { child, address, welcome, errors }
+        Self { child, address, welcome, _out: lines, errors }
     }
 
     /// What it wrote to standard error so far.

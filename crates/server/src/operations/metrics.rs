@@ -190,7 +190,8 @@ impl Page {
         let labels = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
         let labels = labels.collect::<Vec<_>>().join(",");
         let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        self.text.push_str(&format!("throughline_{name}{labels} {value}\n"));
+        let line = format!("throughline_{name}{labels} {value}\n");
+        self.text.push_str(&line);
     }
 
     fn used(&mut self, all: &BTreeMap<(Name, Name), Used>) {

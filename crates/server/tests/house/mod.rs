@@ -239,7 +239,7 @@ pub(crate) async fn store(folder: &Folder) -> Journal {
 
 impl House {
     /// A gateway in front of that provider, with that store.
-    pub(crate) async fn open(provider: &Provider, store: &Journal, plan: Plan) -> Self {
+    pub(crate) fn open(provider: &Provider, store: &Journal, plan: Plan) -> Self {
         let catalog = Arc::new(Catalog::builtin().clone());
         let row = catalog.provider("anthropic").unwrap();
         let key = Source::Key(throughline_core::Credential::new("raw-key"));
