@@ -24,10 +24,11 @@ use crate::environment::{folder, variable};
 use crate::failure::Failure;
 
 pub(crate) use self::check::run as check;
+pub(crate) use self::file::price_table;
 pub(crate) use self::provider::shown_variable;
 pub(crate) use self::routes::{Credential, Endpoint, Routes};
 pub(crate) use self::settings::{
-    Capture, Gateway, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+    Capture, Gateway, LogLevel, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
 };
 pub(crate) use self::show::run as show;
 

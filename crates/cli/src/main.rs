@@ -20,6 +20,7 @@ mod listing;
 mod mask;
 mod options;
 mod past;
+mod prices;
 mod progress;
 mod prune;
 mod record;
@@ -40,6 +41,7 @@ mod subject;
 mod text;
 mod threads;
 mod translate;
+mod usage;
 mod verify;
 
 use std::process::ExitCode;
@@ -83,6 +85,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Config(Config::Check(check)) => config::check(check).map_err(Failure::into_usage),
         Command::Config(Config::Show(show)) => config::show(show).map(done),
         Command::Keys(keys) => keys::run(keys).map(done),
+        Command::Usage(usage) => usage::run(usage).map(done),
         Command::Completions { shell } => {
             let mut command = Options::command();
             let mut script = Vec::new();

@@ -16,7 +16,7 @@ use throughline_sim::Fault;
 
 pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
 pub(crate) use crate::options::gateway::{
-    Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve,
+    Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve, Usage, UsageBy,
 };
 pub(crate) use crate::options::store::{
     At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     /// Make, list and revoke the keys that callers of the gateway need
     #[command(subcommand)]
     Keys(Keys),
+    /// Say what was used through the gateway, and what it cost
+    Usage(Usage),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"

@@ -2,29 +2,29 @@
 
 mod directory;
 mod keyring;
+mod lines;
 mod welcome;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use axum::serve::ListenerExt as _;
 use throughline_codec::Catalog;
 use throughline_provider::Http;
-use throughline_server::{Claims, Gateway, Replay, ReplayMode};
+use throughline_server::{Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode};
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 
-use crate::config::{self, Capture, Config};
+use crate::config::{self, Capture, Config, LogLevel, Server};
 use crate::failure::Failure;
 use crate::options::Serve;
+use crate::prices::PriceTable;
 use crate::store::{Missing, Signals, how_to_open, not_opened, without_password};
 use crate::text;
 
 use self::directory::{Phonebook, endpoints};
 use self::keyring::StoreKeys;
+use self::lines::Lines;
 use self::welcome::Admits;
 
 pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
@@ -33,27 +33,23 @@ pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
     runtime.context("the gateway cannot be started")?.block_on(serve(options, config))
 }
 
-async fn serve(options: &Serve, config: Config) -> Result<(), Failure> {
-    let listen = options.listen.unwrap_or(config.server.listen);
-    let allow_open = options.allow_open || config.server.allow_open;
+async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
+    config.server.listen = options.listen.unwrap_or(config.server.listen);
+    config.server.allow_open |= options.allow_open;
+    config.server.log = options.log.unwrap_or(config.server.log);
     let (url, mut how) = how_to_open(&options.at, Missing::IsMade)?;
     how.durability = match config.gateway.capture {
         Capture::Durable => Durability::Durable,
         Capture::Relaxed => Durability::Relaxed,
     };
     let journal = open(&url, &how).await.map_err(|error| not_opened(error, &url))?;
-    let served = answer(&config, &journal, listen, allow_open, &without_password(&url)).await;
+    let served = answer(&config, &journal, &without_password(&url)).await;
     let closed = journal.close().await.map_err(|error| not_opened(error, &url));
     served.and(closed)
 }
 
-async fn answer(
-    config: &Config,
-    journal: &Journal,
-    listen: SocketAddr,
-    allow_open: bool,
-    store: &str,
-) -> Result<(), Failure> {
+async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), Failure> {
+    let Server { listen, allow_open, log } = config.server;
     let has_keys = journal.has_api_keys().await.context("the keys cannot be read")?;
     if !listen.ip().is_loopback() && !has_keys && !allow_open {
         return Err(Failure::Usage(format!(
@@ -75,6 +71,12 @@ async fn answer(
     let endpoints = endpoints.map_err(|error| Failure::BadData(error.to_string()))?;
     let upstream = Http::new(endpoints, Arc::new(now));
     let upstream = upstream.map_err(|error| Failure::BadData(error.to_string()))?;
+    let limits = limits(&config.gateway);
+    let lines = Arc::new(Lines::new(level(log)));
+    let prices = Arc::new(PriceTable::with(config.prices.clone()));
+    let told = Arc::<Lines>::clone(&lines);
+    let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
+    let operations = operations.context("the gateway cannot be started")?;
     let claims = Claims::new(journal.derived_key("claims"));
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(journal.clone()), claims)),
@@ -87,6 +89,7 @@ async fn answer(
         allow_open,
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
         depth_limit: config.gateway.depth_limit,
+        operations: Arc::new(operations),
     };
     let open = match (has_keys, allow_open) {
         (true, _) => Admits::Keys,
@@ -95,26 +98,37 @@ async fn answer(
     };
     text::write_styled(&welcome::welcome(config, address, store, open))?;
     let mut signals = Signals::new().context("signals cannot be waited for")?;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    // A stream is many small writes, and each would wait for the last one's acknowledgement.
-    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-    let serving = axum::serve(listener, gateway.router()).with_graceful_shutdown(async {
-        drop(stopped.await);
-    });
-    let mut serving = tokio::spawn(serving.into_future());
-    tokio::select! {
-        ended = &mut serving => drop(ended),
-        () = signals.asked_to_stop() => {
-            drop(stop);
-            // Streams may end; whoever asks twice does not wait for them.
-            tokio::select! {
-                ended = timeout(config.gateway.timeouts.shutdown, serving) => drop(ended),
-                () = signals.asked_to_stop() => {}
-            }
-        }
-    }
+    let mut again = Signals::new().context("signals cannot be waited for")?;
+    // Streams may end; whoever asks twice does not wait for them.
+    let hurry = async {
+        again.asked_to_stop().await;
+        again.asked_to_stop().await;
+    };
+    throughline_server::serve(gateway, listener, signals.asked_to_stop(), hurry).await;
+    lines.end();
     simulator.stop().await;
     Ok(())
+}
+
+fn limits(gateway: &config::Gateway) -> Limits {
+    Limits {
+        streams: usize::try_from(gateway.max_streams).unwrap_or(usize::MAX),
+        headers: gateway.timeouts.client_headers,
+        body: gateway.timeouts.client_body,
+        slow_reader: gateway.timeouts.slow_reader,
+        capture: gateway.timeouts.capture,
+        shutdown: gateway.timeouts.shutdown,
+    }
+}
+
+fn level(level: LogLevel) -> Option<Level> {
+    match level {
+        LogLevel::Off => None,
+        LogLevel::Error => Some(Level::Error),
+        LogLevel::Warn => Some(Level::Warn),
+        LogLevel::Info => Some(Level::Info),
+        LogLevel::Debug => Some(Level::Debug),
+    }
 }
 
 fn mode(mode: config::ReplayMode) -> ReplayMode {

@@ -319,7 +319,8 @@ fn a_model_is_told_by_whom_it_reaches() {
         ran.out,
         "1. proxy/gpt-5  openai-responses at https://proxy.example/v1, key: $WORK_KEY is not set, \
          $1.25 in and $10.00 out\n\
-         2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …\n\
+         2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …, \
+         $3.00 in and $15.00 out\n\
          3. sim/gpt-5  openai-responses at built in, key: none, $1.25 in and $10.00 out\n"
     );
     let told = folder.json(&["config", "show", "--model", "claude-x"]);

@@ -26,6 +26,11 @@ pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send
 pub trait Upstream: Send + Sync {
     /// Sends a request, and waits for the first byte of the answer. A refusal by the provider is an answer like any other.
     fn send(&self, outgoing: Outgoing) -> Answering<'_>;
+
+    /// How many requests were sent again so far.
+    fn retries(&self) -> u64 {
+        0
+    }
 }
 
 /// A request on its way out.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Http {
     lines: HashMap<Name, Line>,
     clock: Clock,
+    /// How many requests were sent again.
+    retries: AtomicU64,
 }
 
 /// An endpoint with its connections, and how it has fared.
@@ -76,7 +79,7 @@ impl Http {
                 return Err(InvalidEndpoint { name, problem });
             }
         }
-        Ok(Self { lines, clock })
+        Ok(Self { lines, clock, retries: AtomicU64::new(0) })
     }
 
     /// The endpoint of that name.
@@ -97,8 +100,12 @@ impl Upstream for Http {
             let Some(line) = self.lines.get(&outgoing.endpoint) else {
                 return Err(UpstreamError::UnknownEndpoint { endpoint: outgoing.endpoint });
             };
-            line.send(&line.prepare(outgoing)?, &self.clock).await
+            line.send(&line.prepare(outgoing)?, &self.clock, &self.retries).await
         })
+    }
+
+    fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
     }
 }
 
@@ -155,7 +162,12 @@ impl Line {
     }
 
     /// Sends it until it is answered, or until it is not worth it any more. The last outcome is passed on as it is.
-    async fn send(&self, prepared: &Prepared, clock: &Clock) -> Result<Answer, UpstreamError> {
+    async fn send(
+        &self,
+        prepared: &Prepared,
+        clock: &Clock,
+        retries: &AtomicU64,
+    ) -> Result<Answer, UpstreamError> {
         let mut tries = Tries::new(self.endpoint.options.retry);
         loop {
             let permit = self.breaker.admit(Instant::now()).map_err(|left| {
@@ -170,6 +182,7 @@ impl Line {
             }
             let Some(wait) = tries.wait_after(&outcome, clock()) else { return outcome };
             drop(outcome);
+            retries.fetch_add(1, Ordering::Relaxed);
             sleep(wait).await;
         }
     }

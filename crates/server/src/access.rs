@@ -1,11 +1,14 @@
 //! Who may ask.
 //!
 //! Where there are keys, a caller needs one. Where there are none, the gateway answers this machine only: a page of another site that a
-//! browser shows must not use it, so a foreign `Host` or `Origin` is refused.
+//! browser shows must not use it, so a foreign `Host` or `Origin` is refused; and a page of this machine that changes something shows a
+//! token, which it reads from us and no other site's page can.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use throughline_core::{Boxed, Name, Tenant, fits};
+
+use crate::operations::Allowance;
 
 /// The keys of the gateway.
 pub trait Keyring: Send + Sync {
@@ -22,8 +25,12 @@ pub enum Admission {
     Key {
         /// Whose conversations it may go on with.
         tenant: Tenant,
+        /// Its id, by which it is told.
+        id: Name,
         /// The models that it may ask for, as patterns; all without any.
         models: Vec<Name>,
+        /// How much it may use.
+        allowance: Allowance,
     },
     /// There are keys, and this is none of them.
     Refused,
@@ -44,6 +51,11 @@ impl Admission {
             Admission::Open | Admission::Refused => true,
         }
     }
+
+    /// Whether what it may use ends at some sum.
+    pub(crate) fn has_budget(&self) -> bool {
+        matches!(self, Admission::Key { allowance, .. } if allowance.is_budget())
+    }
 }
 
 /// What keys of ours begin with.
@@ -58,6 +70,11 @@ pub(crate) fn is_local(headers: &HeaderMap) -> bool {
         site != Some(host)
     };
     is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
+}
+
+/// Whether a page in a browser asks for something to be changed.
+pub(crate) fn is_change_by_page(method: &str, headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
 /// Whether a `Host` header names this machine.

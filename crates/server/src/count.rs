@@ -6,9 +6,11 @@
 use bytes::Bytes;
 use throughline_core::{Answer, Json, Name, Node, Outgoing as Sent, Request, Tree, Wire, json};
 
+use crate::answer::{passes_back, whole};
 use crate::dialect;
-use crate::exchange::{Exchange, Problem, Read, passes_back, speaker, whole};
+use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing};
+use crate::prepare::Read;
 
 /// How many bytes of a request are about one token, where nobody counts.
 const BYTES_OF_A_TOKEN: u64 = 4;
@@ -68,6 +70,7 @@ impl Exchange<'_> {
             (true, true) => wrapped(&ready.body, None),
             (true, false) | (false, _) => counted(wire, &ready.body, target.model()),
         };
+        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
             method: "POST".into(),
@@ -77,7 +80,8 @@ impl Exchange<'_> {
             credential: self.caller.credential.clone(),
         };
         let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| Problem::of_upstream(&error))?;
+        let answer = answer.map_err(|error| self.failed(&error))?;
+        self.ticket.note_first_byte();
         match answer.status {
             // Not every provider of a wire counts.
             404 | 405 | 501 => Ok(told(&self.wire, estimate.max(1), "estimated")),

@@ -5,34 +5,28 @@
 //! answer  ← in the caller's dialect ← captured ← decoded ← what came back
 //! ```
 //!
-//! On one and the same wire the bytes pass as they are, both ways, unless something must be mended.
+//! On one and the same wire the bytes pass as they are, both ways, unless something must be mended. `prepare.rs` makes the
+//! request ready, `answer.rs` gives the answer back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join;
-use throughline_codec::{
-    Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, codec, repair,
-};
+use throughline_codec::{Codec, CodecError, codec};
 use throughline_core::{
-    Answer, Call, Credential, Did, Encoded, Fate, Name, NodeId, Outgoing as Sent, Request, Target,
-    Tenant, UpstreamError, Why, Wire,
+    Answer, Credential, Name, NodeId, Outgoing as Sent, Request, Tenant, UpstreamError, Wire,
 };
 
 use crate::access::Admission;
-use crate::claimed::Dresser;
+use crate::answer::refuse_redirect;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
-use crate::keeper::Keeper;
-use crate::prefix;
-use crate::replay::{Claims, Conversation, Finding};
-use crate::stored::Stored;
-use crate::story::{self, Looked, Story, Tail};
-use crate::stream::{Relay, relay};
-
-/// The largest whole answer that is read.
-const LARGEST_ANSWER: usize = 256 << 20;
+use crate::operations::{Fates, Ticket};
+use crate::prepare::Ready;
+use crate::replay::Claims;
+use crate::story::{Story, Tail};
 
 /// Who asks.
 #[derive(Clone)]
@@ -51,35 +45,59 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     /// The member that is to blame and the word for it, where the dialect has one.
     pub(crate) code: Option<(&'static str, &'static str)>,
+    /// After what time it is worth to ask again.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Problem {
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), code: None }
+        Self { status, message: message.into(), code: None, retry_after: None }
     }
 
-    /// It as an answer in the caller's dialect, with the name under which the call is told.
-    fn told(&self, wire: &Wire, node: &NodeId) -> Answered {
+    /// The same, which is over after that time.
+    #[must_use]
+    pub(crate) fn after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// It as an answer in the caller's dialect.
+    pub(crate) fn told(&self, wire: &Wire) -> Answered {
         let said = dialect::coded_error(wire, self.status, &self.message, self.code);
-        let call = (Name::from("x-throughline-call"), node.0.clone());
         let mut answered = Answered::json(self.status, &said);
-        answered.headers.push(call);
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, and never too few.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            answered.headers.push((Name::from("retry-after"), seconds.to_string().into()));
+        }
         answered
     }
 
-    fn of_codec(error: &CodecError) -> Self {
+    pub(crate) fn of_codec(error: &CodecError) -> Self {
         Self::new(400, error.to_string())
     }
 
     pub(crate) fn of_upstream(error: &UpstreamError) -> Self {
-        let status = match error {
-            UpstreamError::NoCredential { .. } => 401,
-            UpstreamError::TimedOut { .. } => 504,
-            _ => 502,
-        };
-        Self::new(status, error.to_string())
+        match error {
+            UpstreamError::NoCredential { .. } => Self::new(401, error.to_string()),
+            UpstreamError::TimedOut { .. } => Self::new(504, error.to_string()),
+            UpstreamError::Resting { left, .. } => Self::new(503, error.to_string()).after(*left),
+            _ => Self::new(502, error.to_string()),
+        }
     }
 }
+
+/// A stream that ended early. The caller's connection breaks, as the provider's did.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut(pub(crate) String);
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cut {}
 
 /// One call of one caller.
 pub(crate) struct Exchange<'g> {
@@ -87,48 +105,25 @@ pub(crate) struct Exchange<'g> {
     pub(crate) caller: Caller,
     /// The caller's dialect.
     pub(crate) wire: Wire,
-}
-
-/// A request that was read.
-pub(crate) struct Read {
-    pub(crate) call: Call,
-    /// Whom it asks.
-    pub(crate) target: Target,
-    /// Whose conversation it is.
-    pub(crate) tenant: Tenant,
-}
-
-/// A request with what its caller had lost; and the conversation that it belongs to, with what was found in it, unless
-/// nobody looked.
-pub(crate) type Found = (Encoded, Option<(Conversation, Vec<Finding>)>);
-
-/// A request that is ready to be sent.
-struct Ready {
-    encoded: Encoded,
-    /// What a provider would say to it.
-    verdict: Verdict,
-    conversation: Option<Conversation>,
-    /// Whose conversation it is.
-    tenant: Tenant,
-    target: Target,
-    stream: bool,
+    pub(crate) ticket: Arc<Ticket>,
 }
 
 impl<'g> Exchange<'g> {
-    pub(crate) fn of(gateway: &'g Gateway, caller: Caller, wire: Wire) -> Self {
-        Self { gateway, caller, wire }
-    }
-
-    /// Whom the caller says that it asks for.
-    pub(crate) fn end_user(&self, request: &Request) -> Option<Name> {
-        self.caller.user.clone().or_else(|| dialect::end_user(request))
+    pub(crate) fn of(
+        gateway: &'g Gateway,
+        caller: Caller,
+        wire: Wire,
+        ticket: Arc<Ticket>,
+    ) -> Self {
+        Self { gateway, caller, wire, ticket }
     }
 
     /// Asks a model. Whatever comes of it, there is a story to tell.
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
         let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
+        self.ticket.note(|facts| facts.call = Some(node.0.clone()));
         let mut story = Story::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
-        let problem = match self.ask(&request, &mut story).await {
+        let answered = match self.ask(&request, &mut story).await {
             Ok((ready, reached, answer)) => {
                 self.answer(ready, &reached, answer, &request, story).await
             }
@@ -140,7 +135,7 @@ impl<'g> Exchange<'g> {
                 Err(problem)
             }
         };
-        problem.or_else(|problem| Ok(problem.told(&self.wire, &node)))
+        Ok(answered.unwrap_or_else(|problem| named(problem.told(&self.wire), &node)))
     }
 
     /// Asks whomever the model's name reaches, in turn.
@@ -152,10 +147,11 @@ impl<'g> Exchange<'g> {
         let asked = self.named(request)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
+        self.gateway.operations.meter.allow(&self.caller.admission, &all).await?;
         let resumed = self.resumed(request, story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
-        for reached in all {
+        for (place, reached) in all.into_iter().enumerate() {
             left -= 1;
             let rename = |body: &Bytes| {
                 let request = Request { body: body.clone(), ..request.clone() };
@@ -164,6 +160,7 @@ impl<'g> Exchange<'g> {
             let whole = resumed.at(&reached.provider.wire)?;
             let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
             let ready = self.prepare(rename(&request.body), whole, &reached, story).await?;
+            self.note(&ready, &reached, place);
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
             story.base = base;
@@ -179,24 +176,29 @@ impl<'g> Exchange<'g> {
                 }
                 Err(error) => {
                     story.goes_on_from(&reached.endpoint, error.to_string());
-                    last = Problem::of_upstream(&error);
+                    last = self.failed(&error);
                 }
             }
         }
         Err(last)
     }
 
-    /// The model that is asked for.
-    pub(crate) fn named(&self, request: &Request) -> Result<Name, Problem> {
-        dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))
+    /// Notes whom is asked, and for what.
+    fn note(&self, ready: &Ready, reached: &Reached, place: usize) {
+        self.ticket.note(|facts| {
+            facts.tenant = Some(ready.tenant.clone());
+            facts.provider = Some(reached.account.clone());
+            facts.model = Some(reached.model.clone());
+            facts.fates = Some(Fates::of(&ready.encoded.fates));
+            facts.verdict = Some(ready.verdict);
+            facts.sent = ready.encoded.request.body.len() as u64;
+            facts.fallbacks = place as u64;
+        });
     }
 
-    /// Whom the caller reaches by that name, in the order in which they are tried.
-    pub(crate) fn reach(&self, asked: &str) -> Result<Vec<Reached>, Problem> {
-        if !self.caller.admission.allows(asked) {
-            return Err(Problem::new(403, format!("this key may not ask for {asked}")));
-        }
-        self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))
+    pub(crate) fn failed(&self, error: &UpstreamError) -> Problem {
+        self.ticket.note(|facts| facts.problem = Some(error.to_string()));
+        Problem::of_upstream(error)
     }
 
     /// The texts of the call that this one goes on from: they are looked for while the provider answers.
@@ -209,6 +211,10 @@ impl<'g> Exchange<'g> {
     pub(crate) async fn other(&self, method: &str, request: Request) -> Result<Answered, Problem> {
         if self.caller.admission.is_limited() {
             let message = "this key may ask for some models only, and for nothing else";
+            return Err(Problem::new(403, message));
+        }
+        if self.caller.admission.has_budget() && !is_free(method, bare(&request.path)) {
+            let message = "this key has a budget, and nobody knows what this costs";
             return Err(Problem::new(403, message));
         }
         let nobody = format!("no provider answers {method} {}", bare(&request.path));
@@ -241,139 +247,20 @@ impl<'g> Exchange<'g> {
             body: request.body.clone(),
             credential: self.caller.credential.clone(),
         };
+        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
         let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| Problem::of_upstream(&error))?;
-        Ok(Answered {
-            status: answer.status,
-            headers: answer.headers,
-            body: Outgoing::Stream(Box::pin(answer.body.filter_map(async |chunk| chunk.ok()))),
-        })
-    }
-
-    async fn prepare(
-        &self,
-        request: Request,
-        resumed: Option<(&Stored, Request)>,
-        reached: &Reached,
-        story: &mut Story,
-    ) -> Result<Ready, Problem> {
-        let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
-        let Read { call, target, tenant } = self.read(whole, reached)?;
-        story.tenant = tenant.clone();
-        let to = speaker(&target.origin.wire)?;
-        let stream = call.stream;
-        let mut found = self.restored(to, call, whole, &tenant).await?;
-        if prefix::has_changed(&found.0) {
-            let (again, changed) = self.bound(to, found, whole, reached, &tenant).await?;
-            found = again;
-            story.prefix_changed = changed;
-        }
-        let (mut encoded, restored) = found;
-        if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
-            // It has the conversation itself, and needs to be told only what is new.
-            let Read { mut call, .. } = self.read(&request, reached)?;
-            Claims::remove(&mut call, Why::Foreign);
-            encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
-        }
-        let (conversation, findings) = restored.unzip();
-        story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
-        let looked = self.mended(to, &mut encoded, &target)?;
-        let verdict = looked.verdict;
-        if self.gateway.mode != ReplayMode::Off {
-            let account = story::account(&encoded, &findings.unwrap_or_default(), &looked);
-            story.accounts(verdict.as_str(), &account);
-        }
-        self.refuse(&looked)?;
-        Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
-    }
-
-    /// The request as a Call for whom it reaches.
-    pub(crate) fn read(&self, request: &Request, reached: &Reached) -> Result<Read, Problem> {
-        let catalog = &self.gateway.catalog;
-        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
-        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
-        let account = callers.as_ref().unwrap_or(&reached.account);
-        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
-        let target = catalog.target(&reached.provider, &reached.model, account);
-        let is_same = target.origin.wire == self.wire;
-        // What a caller of another dialect sends back was never this target's own.
-        let source = if is_same {
-            target.clone()
-        } else {
-            let row = catalog.default_provider(&self.wire);
-            let row = row.ok_or_else(|| Problem::new(404, "nobody speaks this dialect"))?;
-            catalog.target(&row, &reached.model, "caller")
-        };
-        let mut call = speaker(&self.wire)?
-            .decode_request(request, &Asked::of(source))
-            .map_err(|error| Problem::of_codec(&error))?;
-        call.target = target.clone();
-        Ok(Read { call, target, tenant })
-    }
-
-    /// The request with what its caller had lost.
-    pub(crate) async fn restored(
-        &self,
-        to: &dyn Codec,
-        call: Call,
-        request: &Request,
-        tenant: &Tenant,
-    ) -> Result<Found, Problem> {
-        let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
-        if self.gateway.mode == ReplayMode::Off {
-            // What is ours goes to no provider, whatever the mode.
-            let mut call = call;
-            Claims::remove(&mut call, Why::ByPolicy);
-            return Ok((encode(&call)?, None));
-        }
-        let user = self.end_user(request);
-        let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
-        let as_it_came = passes.then(|| call.clone());
-        let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
-        let restored = restored
-            .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
-        let mut encoded = encode(&restored.call)?;
-        restored.account(&mut encoded);
-        if let Some(mut call) = as_it_came {
-            Claims::remove(&mut call, Why::ByPolicy);
-            encoded = encode(&call)?;
-        }
-        Ok((encoded, Some((restored.conversation, restored.findings))))
-    }
-
-    /// Looks at what would be refused, and mends it where that is wanted.
-    pub(crate) fn mended(
-        &self,
-        to: &dyn Codec,
-        encoded: &mut Encoded,
-        target: &Target,
-    ) -> Result<Looked, Problem> {
-        let transcript = Transcript { knows_headers: true, ..Transcript::of(to, &encoded.request) };
-        let failed = |error: CodecError| Problem::of_codec(&error);
-        match self.gateway.mode {
-            ReplayMode::Off => Ok(Looked::at_nothing()),
-            ReplayMode::Repair => {
-                let repair = repair(&transcript, target, Reach::Refused).map_err(failed)?;
-                encoded.request = repair.request;
-                let (verdict, mended) = (repair.audit.verdict(), repair.mended);
-                Ok(Looked { verdict, findings: repair.audit.findings, mended })
-            }
-            ReplayMode::Observe | ReplayMode::Enforce => {
-                let looked = audit(&transcript, target).map_err(failed)?;
-                let verdict = looked.verdict();
-                Ok(Looked { verdict, findings: looked.findings, mended: Vec::new() })
-            }
-        }
-    }
-
-    /// Refuses what the provider would refuse, where that is wanted: with the rule, and how to mend it.
-    fn refuse(&self, looked: &Looked) -> Result<(), Problem> {
-        let is_enforced = self.gateway.mode == ReplayMode::Enforce;
-        let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
-        let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
-        let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
-        let mend = mend.unwrap_or_default();
-        Err(Problem::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
+        let answer = answer.map_err(|error| self.failed(&error))?;
+        self.ticket.note_first_byte();
+        refuse_redirect(&answer, &reached)?;
+        let ticket = Arc::clone(&self.ticket);
+        let body = answer.body.map(move |chunk| {
+            chunk.map_err(|error| {
+                ticket.note(|facts| facts.problem = Some(error.to_string()));
+                Cut(error.to_string())
+            })
+        });
+        let (status, headers) = (answer.status, answer.headers);
+        Ok(Answered { status, headers, body: Outgoing::Stream(Box::pin(body)) })
     }
 
     async fn send(
@@ -404,167 +291,22 @@ impl<'g> Exchange<'g> {
         story.sends(&sent, &ready.target.origin);
         self.gateway.upstream.send(sent).await
     }
-
-    async fn answer(
-        &self,
-        ready: Ready,
-        reached: &Reached,
-        answer: Answer,
-        asked: &Request,
-        story: Story,
-    ) -> Result<Answered, Problem> {
-        let is_same = ready.target.origin.wire == self.wire;
-        let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
-        let changed = story.prefix_changed.as_deref().map(Name::from);
-        headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
-        let status = answer.status;
-        let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
-        headers.extend(passed.cloned());
-        let dresser = (!is_same).then(|| {
-            let claims = self.gateway.replay.claims().clone();
-            Dresser::new(self.wire.clone(), claims, ready.tenant.clone(), story.node.clone())
-        });
-        let mut keeper = Keeper {
-            replay: Arc::clone(&self.gateway.replay),
-            conversation: ready.conversation,
-            prefix: ready.encoded.prefix,
-            story,
-            keeps_response: self.keeps_response(asked),
-        };
-        let said = Asked { target: ready.target, prefix: keeper.prefix };
-        if status < 400 && ready.stream {
-            let framing = dialect::framing(&self.wire, asked);
-            let from = speaker(&said.target.origin.wire)?;
-            let to = speaker(&self.wire)?;
-            let relayed = relay(Relay { answer, from, to, said, framing, dresser, keeper });
-            if !is_same {
-                headers.push((Name::from("content-type"), Name::from(content_type(framing))));
-            }
-            return Ok(Answered { status, headers, body: Outgoing::Stream(relayed) });
-        }
-        headers.extend((!is_same).then(json_type));
-        let body = if status >= 400 {
-            self.refusal(reached, answer, is_same, &mut keeper).await
-        } else {
-            self.whole_answer(answer, &said, dresser, asked, &mut keeper).await
-        };
-        match body {
-            Ok(body) => Ok(Answered { status, headers, body: Outgoing::Whole(body) }),
-            Err(problem) => {
-                keeper.fail(problem.status, &problem.message).await;
-                Err(problem)
-            }
-        }
-    }
-
-    /// What the provider says to a request that it does not answer.
-    async fn refusal(
-        &self,
-        reached: &Reached,
-        answer: Answer,
-        is_same: bool,
-        keeper: &mut Keeper,
-    ) -> Result<Bytes, Problem> {
-        let status = answer.status;
-        let body = whole(answer).await?;
-        let unnamed = || format!("{} answered {status}", reached.endpoint);
-        let message = dialect::message_of(&body).unwrap_or_else(unnamed);
-        keeper.fail(status, &message).await;
-        if is_same {
-            return Ok(body);
-        }
-        Ok(dialect::error(&self.wire, status, &message).bytes().clone())
-    }
-
-    /// An answer that comes in one piece.
-    async fn whole_answer(
-        &self,
-        answer: Answer,
-        said: &Asked,
-        dresser: Option<Dresser>,
-        asked: &Request,
-        keeper: &mut Keeper,
-    ) -> Result<Bytes, Problem> {
-        let body = whole(answer).await?;
-        let reply = speaker(&said.target.origin.wire)?.decode_reply(&body, said);
-        match (reply, dresser) {
-            (Ok(reply), None) => {
-                keeper.keep(&reply, Some(body.clone())).await;
-                Ok(body)
-            }
-            (Ok(reply), Some(mut dresser)) => {
-                let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
-                let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
-                let shown = self.echoed(shown, asked);
-                keeper.keep(&reply, Some(shown.clone())).await;
-                Ok(shown)
-            }
-            // What cannot be read passes all the same: the caller may know better.
-            (Err(error), None) => {
-                keeper.fail(200, &error.to_string()).await;
-                Ok(body)
-            }
-            (Err(error), Some(_)) => Err(Problem::new(502, error.to_string())),
-        }
-    }
 }
 
-/// Why no model is named.
-fn unnamed(request: &Request) -> Problem {
-    match throughline_core::Tree::parse(request.body.clone()) {
-        Err(error) => Problem::new(400, format!("the body is not JSON: {error}")),
-        Ok(_) => Problem::new(400, "the request names no model: say which one to ask"),
-    }
+/// The answer with the name under which its call is told.
+fn named(mut answered: Answered, node: &NodeId) -> Answered {
+    answered.headers.push((Name::from("x-throughline-call"), node.0.clone()));
+    answered
 }
 
 pub(crate) fn speaker(wire: &Wire) -> Result<&'static dyn Codec, Problem> {
     codec(wire).ok_or_else(|| Problem::new(500, format!("nobody here speaks {wire}")))
 }
 
-pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Problem> {
-    let mut chunks = answer.body;
-    let mut body = BytesMut::new();
-    while let Some(chunk) = chunks.next().await {
-        body.extend_from_slice(&chunk.map_err(|error| Problem::of_upstream(&error))?);
-        if body.len() > LARGEST_ANSWER {
-            return Err(Problem::new(502, "the answer is larger than 256 MiB"));
-        }
-    }
-    Ok(body.freeze())
-}
-
-fn told(node: &NodeId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
-    let all = || fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible]));
-    let count = |is: fn(&Did) -> bool| all().filter(|did| is(did)).count();
-    let kept = count(|did| matches!(did, Did::Kept));
-    let restored = count(|did| matches!(did, Did::Restored(_)));
-    let elided = count(|did| matches!(did, Did::Elided(_)));
-    let told = format!("kept={kept} restored={restored} elided={elided}");
-    vec![
-        (Name::from("x-throughline-call"), node.0.clone()),
-        (Name::from("x-throughline-fates"), told.into()),
-        (Name::from("x-throughline-audit"), verdict.as_str().into()),
-    ]
-}
-
-/// Whether a header of the provider is the caller's to see.
-pub(crate) fn passes_back(name: &str, is_same: bool) -> bool {
-    const OWN: &[&str] =
-        &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
-    const OF_BODY: &[&str] = &["content-type", "content-encoding"];
-    let is = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
-    !is(OWN) && (is_same || !is(OF_BODY))
-}
-
-fn json_type() -> (Name, Name) {
-    (Name::from("content-type"), Name::from("application/json"))
-}
-
-fn content_type(framing: throughline_codec::Framing) -> &'static str {
-    match framing {
-        throughline_codec::Framing::Sse => "text/event-stream; charset=utf-8",
-        _ => "application/json",
-    }
+/// Whether something of a dialect costs nothing.
+fn is_free(method: &str, path: &str) -> bool {
+    let counts = ["count_tokens", ":countTokens", "/input_tokens"];
+    method == "GET" || counts.iter().any(|end| path.ends_with(end))
 }
 
 /// Whether another target may be tried.

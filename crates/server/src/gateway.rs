@@ -1,21 +1,22 @@
 //! The HTTP side of the gateway: a request comes in, an answer or a stream goes out.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use throughline_codec::Catalog;
 use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
 
 use crate::access::{self, Admission, Keyring};
 use crate::dialect::{self, Door};
-use crate::exchange::{Caller, Exchange, Problem};
+use crate::exchange::{Caller, Cut, Exchange, Problem};
+use crate::operations::{Operations, whole_body};
+use crate::own;
 use crate::prefix::PrefixPolicy;
 use crate::replay::Replay;
 
@@ -82,6 +83,8 @@ pub struct Gateway {
     pub body_limit: usize,
     /// The deepest nesting of its JSON.
     pub depth_limit: u32,
+    /// What is counted, told and limited, whatever is asked.
+    pub operations: Arc<Operations>,
 }
 
 impl Gateway {
@@ -94,13 +97,8 @@ impl Gateway {
 async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
-    if matches!(&*path, "/healthz" | "/readyz") {
-        return plain(
-            StatusCode::OK,
-            &json::object(|o| {
-                o.string("status", "ok");
-            }),
-        );
+    if let Some(answered) = own::health(&gateway, &path).await {
+        return answered;
     }
     let headers = passed_on(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
@@ -115,61 +113,75 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         Door::Story(_) => Wire::OPENAI_CHAT,
         Door::Response(..) => Wire::OPENAI_RESPONSES,
     };
-    let caller = match admitted(&gateway, &parts.headers, parts.uri.query()).await {
+    let caller = match admitted(&gateway, &method, &parts.headers, parts.uri.query()).await {
         Ok(caller) => caller,
-        Err(problem) => return refused(&wire, &problem),
+        Err(problem) => return turned_away(&gateway, &wire, &problem),
     };
-    match to_bytes(body, gateway.body_limit).await {
-        Ok(body) => request.body = body,
-        Err(_) => {
-            let limit = gateway.body_limit >> 20;
-            let message = format!("the body is larger than {limit} MiB, or was cut: send less");
-            return refused(&wire, &Problem::new(413, message));
-        }
+    if let Some(answered) = own::answer(&gateway, &caller, &method, &request.path).await {
+        return answered;
     }
-    if dialect::is_deeper_than(&request.body, gateway.depth_limit) {
-        let limit = gateway.depth_limit;
-        let message = format!("the body is nested deeper than {limit}: no request needs that");
-        return refused(&wire, &Problem::new(400, message));
-    }
-    let answered = match door {
+    match door {
         Door::Models(wire) => return models(&gateway, &wire),
-        Door::Story(call) => Exchange::of(&gateway, caller, wire.clone()).story(call).await,
         Door::Nowhere(_) => {
             let message = format!("there is nothing at {}: see docs/gateway.md", parts.uri.path());
-            Err(Problem::new(404, message))
+            return turned_away(&gateway, &wire, &Problem::new(404, message));
         }
-        Door::Call(_) => Exchange::of(&gateway, caller, wire.clone()).call(request).await,
-        Door::Count(_) => Exchange::of(&gateway, caller, wire.clone()).count(request).await,
-        Door::Response(id, wanted) => {
-            let exchange = Exchange::of(&gateway, caller, wire.clone());
-            exchange.response(&id, wanted, &method, request).await
+        Door::Call(_) | Door::Count(_) | Door::Story(_) | Door::Response(..) | Door::Other(_) => {}
+    }
+    let ticket = match gateway.operations.enter(&caller, &wire) {
+        Ok(ticket) => ticket,
+        Err(problem) => return turned_away(&gateway, &wire, &problem),
+    };
+    let answered = async {
+        request.body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
+        if dialect::is_deeper_than(&request.body, gateway.depth_limit) {
+            let limit = gateway.depth_limit;
+            let message = format!("the body is nested deeper than {limit}: no request needs that");
+            return Err(Problem::new(400, message));
         }
-        Door::Other(_) => {
-            Exchange::of(&gateway, caller, wire.clone()).other(&method, request).await
+        let exchange = Exchange::of(&gateway, caller, wire.clone(), Arc::clone(&ticket));
+        match door {
+            Door::Call(_) => exchange.call(request).await,
+            Door::Count(_) => exchange.count(request).await,
+            Door::Story(call) => exchange.story(call).await,
+            Door::Response(id, wanted) => exchange.response(&id, wanted, &method, request).await,
+            Door::Models(_) | Door::Other(_) | Door::Nowhere(_) => {
+                exchange.other(&method, request).await
+            }
         }
     };
-    match answered {
-        Ok(answered) => answered.into_response(),
-        Err(problem) => refused(&wire, &problem),
+    match answered.await {
+        Ok(answered) => {
+            ticket.note(|facts| facts.status = answered.status);
+            answered.into_response()
+        }
+        Err(problem) => {
+            ticket.note(|facts| facts.status = problem.status);
+            refused(&wire, &problem)
+        }
     }
 }
 
 /// Who asks, if that is somebody who may.
 async fn admitted(
     gateway: &Gateway,
+    method: &str,
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> Result<Caller, Problem> {
     let credential = credential(headers, query);
-    let user =
-        headers.get("x-throughline-user").and_then(|user| user.to_str().ok()).map(Name::from);
     let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
     let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
     let admission = gateway.keyring.admit(key).await;
     let admission = admission
         .map_err(|error| Problem::new(503, format!("the keys cannot be read: {error}")))?;
     let refused = |status, message: &str| Err(Problem::new(status, message));
+    let has_token = || {
+        let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
+        token.is_some_and(|token| gateway.operations.is_token(token))
+    };
+    let user =
+        headers.get("x-throughline-user").and_then(|user| user.to_str().ok()).map(Name::from);
     match &admission {
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
@@ -178,6 +190,11 @@ async fn admitted(
             403,
             "this gateway has no keys, so it answers this machine only: ask it as localhost, \
              or make a key with `throughline keys create`",
+        ),
+        Admission::Open if access::is_change_by_page(method, headers) && !has_token() => refused(
+            403,
+            "a page that changes something shows the token of GET /v1/throughline/token in the \
+             header x-throughline-token",
         ),
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
@@ -201,11 +218,10 @@ pub(crate) struct Answered {
 /// The body of an answer.
 pub(crate) enum Outgoing {
     Whole(Bytes),
-    Stream(std::pin::Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Stream(std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, Cut>> + Send>>),
 }
 
 impl Answered {
-    /// A document.
     pub(crate) fn json(status: u16, said: &Json) -> Self {
         let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
         Self { status, headers, body: Outgoing::Whole(said.bytes().clone()) }
@@ -214,7 +230,7 @@ impl Answered {
     fn into_response(self) -> Response {
         let body = match self.body {
             Outgoing::Whole(bytes) => Body::from(bytes),
-            Outgoing::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
+            Outgoing::Stream(stream) => Body::from_stream(stream),
         };
         let mut response = Response::new(body);
         *response.status_mut() =
@@ -229,12 +245,17 @@ impl Answered {
     }
 }
 
-fn refused(wire: &Wire, problem: &Problem) -> Response {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    plain(status, &dialect::coded_error(wire, problem.status, &problem.message, problem.code))
+/// The answer to a request that is not let in.
+fn turned_away(gateway: &Gateway, wire: &Wire, problem: &Problem) -> Response {
+    gateway.operations.turn_away(wire, problem.status);
+    refused(wire, problem)
 }
 
-fn plain(status: StatusCode, said: &Json) -> Response {
+fn refused(wire: &Wire, problem: &Problem) -> Response {
+    problem.told(wire).into_response()
+}
+
+pub(crate) fn plain(status: StatusCode, said: &Json) -> Response {
     let mut response = Response::new(Body::from(said.bytes().clone()));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
@@ -303,7 +324,11 @@ const OWN: &[&str] = &[
     "api-key",
     "cookie",
     "x-throughline-user",
+    TOKEN,
 ];
+
+/// The header in which a page of our own shows that it is one.
+const TOKEN: &str = "x-throughline-token";
 
 fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
     let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));

@@ -1,10 +1,13 @@
 //! Keeps what came of a call: its answer as a turn of the Vault, and its story.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{Digest, Json, Reply, Stop, Wire};
+use tokio::time::timeout;
 
+use crate::operations::{Capture, Ticket};
 use crate::replay::{Conversation, Replay, Turn};
 use crate::stored;
 use crate::story::Story;
@@ -19,12 +22,19 @@ pub(crate) struct Keeper {
     pub(crate) story: Story,
     /// Whether the response is kept to be asked for.
     pub(crate) keeps_response: bool,
+    /// How long the end of an answer is held for it.
+    pub(crate) longest: Duration,
+    pub(crate) ticket: Arc<Ticket>,
 }
 
 impl Keeper {
-    /// Keeps the answer, if answers are kept. One that cannot be kept reaches its caller all the same. `shown` is what the caller
-    /// is shown of it.
+    /// Keeps the answer before its end is told, if answers are kept, but does not hold that for ever. One that cannot be kept
+    /// reaches its caller all the same, and the loss is told. `shown` is what the caller is shown of it.
     pub(crate) async fn keep(&mut self, reply: &Reply, shown: Option<Bytes>) {
+        self.ticket.note(|facts| {
+            facts.usage = Some(reply.usage);
+            facts.is_whole = reply.stop != Stop::Cut;
+        });
         let Some(conversation) = &self.conversation else { return };
         self.story.ends(reply);
         let user = conversation.end_user.as_deref();
@@ -46,18 +56,25 @@ impl Keeper {
             story: Some(&self.story),
             response: response.as_ref(),
         };
-        if reply.stop != Stop::Cut && !reply.items.is_empty() {
-            drop(self.replay.capture(&self.story.tenant, &turn).await);
-        } else {
-            drop(self.replay.stories().keep(&self.story).await);
+        if reply.stop == Stop::Cut || reply.items.is_empty() {
+            drop(timeout(self.longest, self.replay.stories().keep(&self.story)).await);
+            return;
         }
+        let kept = timeout(self.longest, self.replay.capture(&self.story.tenant, &turn)).await;
+        let capture = match kept {
+            Ok(Ok(Some(_))) => Capture::Kept,
+            Ok(Ok(None)) => Capture::None,
+            Ok(Err(error)) => Capture::Lost(error.to_string()),
+            Err(_) => Capture::Lost("the store took too long".to_owned()),
+        };
+        self.ticket.note(|facts| facts.capture = capture);
     }
 
     /// Keeps the story of a call that has no answer.
     pub(crate) async fn fail(&mut self, status: u16, message: &str) {
         if self.conversation.is_some() {
             self.story.fails(status, message);
-            drop(self.replay.stories().keep(&self.story).await);
+            drop(timeout(self.longest, self.replay.stories().keep(&self.story)).await);
         }
     }
 }

@@ -4,13 +4,18 @@
 //! [`Replay`] is its heart: it keeps what models answered, and puts back into a request what its client has lost.
 
 mod access;
+mod answer;
 mod claimed;
 mod count;
 mod dialect;
 mod exchange;
 mod gateway;
 mod keeper;
+mod listen;
+mod operations;
+mod own;
 mod prefix;
+mod prepare;
 mod replay;
 mod resumed;
 mod stored;
@@ -20,6 +25,11 @@ mod telling;
 
 pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
+pub use crate::listen::serve;
+pub use crate::operations::{
+    Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Unpriced, UsageRow, Used,
+    UsedFor, usage_log,
+};
 pub use crate::prefix::PrefixPolicy;
 pub use crate::replay::{
     Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,

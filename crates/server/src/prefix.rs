@@ -8,8 +8,9 @@
 use throughline_codec::{Codec, first_change, frozen};
 use throughline_core::{Did, Encoded, Request, Tenant, Why};
 
-use crate::exchange::{Exchange, Found, Problem, Read};
+use crate::exchange::{Exchange, Problem};
 use crate::gateway::{Gateway, Reached};
+use crate::prepare::{Found, Read};
 
 /// What is done where what stands before bound seals changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use harness::{Gate, MODELS, Say};
 use serde_json::{Value, json};
 use throughline_core::{Boxed, LogId, Store, Tenant};
-use throughline_server::{Admission, Keyring, ReplayMode};
+use throughline_server::{Admission, Allowance, Keyring, ReplayMode};
 use throughline_testkit::figure;
 
 const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
@@ -189,8 +189,12 @@ impl Keyring for TwoTenants {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
         Box::pin(async move {
             let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
-            Ok(tenant
-                .map_or(Admission::Refused, |tenant| Admission::Key { tenant, models: vec![] }))
+            Ok(tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+                tenant,
+                id: "key".into(),
+                models: vec![],
+                allowance: Allowance::default(),
+            }))
         })
     }
 }

@@ -90,6 +90,7 @@ fn every_key_is_read() {
     assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
     let timeouts = Timeouts {
         client_headers: Duration::from_secs(5),
+        client_body: Duration::from_secs(30),
         slow_reader: Duration::from_secs(10),
         connect: Duration::from_millis(500),
         first_byte: Duration::from_mins(2),
@@ -99,8 +100,8 @@ fn every_key_is_read() {
     };
     assert_eq!(gateway.timeouts, timeouts);
     assert_eq!(config.lines["gateway.timeouts.idle"], 20);
-    let price = |model: &str| config.prices.of(model);
-    let dear = Price { input: Some(1_250_000), output: Some(10_000_000), cached: None };
+    let price = |model: &str| config.prices.of("openai", model);
+    let dear = Price { input: Some(1_250_000), output: Some(10_000_000), ..Price::default() };
     assert_eq!(price("gpt-5.6"), Some(dear));
     assert_eq!(price("gpt-5-mini"), Some(Price { cached: Some(25_000), ..Price::default() }));
     assert_eq!(price("o3"), None);

@@ -13,7 +13,8 @@ use super::provider;
 use super::reader::{At, Notes, Problem, Section};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    Capture, Gateway, PREFIX_POLICIES, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+    Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, Server, StoreSettings,
+    Timeouts,
 };
 
 /// A configuration that was read, and what was noted on the way.
@@ -49,6 +50,17 @@ pub(crate) fn read(
     Reading { config, errors, warnings }
 }
 
+/// A table of prices: its version, and what it says.
+pub(crate) fn price_table(text: &str) -> (String, Prices) {
+    let mut notes = Notes::on(text);
+    let Ok(table) = DeTable::parse(text) else { return Default::default() };
+    let root = Section::root(&table);
+    let version = root.text("version", "2026-01-01", &mut notes);
+    let version = version.map(|version| version.value.to_owned()).unwrap_or_default();
+    let prices = root.section("prices", &mut notes);
+    (version, prices.map(|section| prices_of(&section, &mut notes)).unwrap_or_default())
+}
+
 fn fill(
     config: &mut Config,
     root: &Section<'_, '_>,
@@ -67,7 +79,7 @@ fn fill(
         config.gateway = gateway(&section, notes);
     }
     if let Some(section) = root.section("prices", notes) {
-        config.prices = prices(&section, notes);
+        config.prices = prices_of(&section, notes);
     }
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
@@ -100,7 +112,7 @@ fn fill(
 }
 
 fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
-    section.takes_only(&["listen", "allow_open"], notes);
+    section.takes_only(&["listen", "allow_open", "log"], notes);
     let mut server = Server::default();
     if let Some(At { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
         match value.parse::<SocketAddr>() {
@@ -113,6 +125,7 @@ fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
         }
     }
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
+    server.log = section.choice("log", LogLevel::ALL, notes).unwrap_or(server.log);
     server
 }
 
@@ -179,14 +192,15 @@ fn timeouts(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Timeouts {
     timeouts
 }
 
-fn prices(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Prices {
+fn prices_of(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Prices {
     let mut prices = Vec::new();
     for (model, section) in section.sections(notes) {
-        section.takes_only(&["input", "output", "cached"], notes);
+        section.takes_only(&["input", "output", "cached", "written"], notes);
         let price = Price {
             input: section.dollars("input", notes),
             output: section.dollars("output", notes),
             cached: section.dollars("cached", notes),
+            written: section.dollars("written", notes),
         };
         prices.push((Name::from(model), price));
     }

@@ -13,12 +13,42 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     /// Whether it may serve other machines without any key.
     pub(crate) allow_open: bool,
+    /// What is written to the log.
+    pub(crate) log: LogLevel,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400), allow_open: false }
+        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
+        Self { listen, allow_open: false, log: LogLevel::default() }
     }
+}
+
+/// What is written to the log: this and what matters more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What was lost.
+    Error,
+    /// Calls that failed on our side or at the provider.
+    Warn,
+    /// All calls.
+    #[default]
+    Info,
+    /// Whatever happens.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them, by the words of the configuration.
+    pub(crate) const ALL: &[(&str, Self)] = &[
+        ("off", Self::Off),
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+    ];
 }
 
 /// Where it keeps what it captures.
@@ -114,8 +144,10 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
 /// How long the gateway waits, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
-    /// For the headers of a caller.
+    /// For the headers of a caller, and for its next request on the same connection.
     pub(crate) client_headers: Duration,
+    /// For the body of a caller.
+    pub(crate) client_body: Duration,
     /// For a caller that does not read its answer.
     pub(crate) slow_reader: Duration,
     /// For a connection to a provider.
@@ -133,7 +165,8 @@ pub(crate) struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            client_headers: Duration::from_secs(10),
+            client_headers: Duration::from_secs(30),
+            client_body: Duration::from_secs(30),
             slow_reader: Duration::from_mins(1),
             connect: Duration::from_secs(10),
             first_byte: Duration::from_mins(10),
@@ -146,9 +179,10 @@ impl Default for Timeouts {
 
 impl Timeouts {
     /// All of them, by the words of the configuration.
-    pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 7] {
+    pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 8] {
         [
             ("client_headers", &mut self.client_headers),
+            ("client_body", &mut self.client_body),
             ("slow_reader", &mut self.slow_reader),
             ("connect", &mut self.connect),
             ("first_byte", &mut self.first_byte),
@@ -168,6 +202,8 @@ pub(crate) struct Price {
     pub(crate) output: Option<u64>,
     /// For what is asked again, and was still in the provider's cache.
     pub(crate) cached: Option<u64>,
+    /// For what is asked, and written to the provider's cache.
+    pub(crate) written: Option<u64>,
 }
 
 /// The user's own prices, by patterns of model names.
@@ -175,10 +211,17 @@ pub(crate) struct Price {
 pub(crate) struct Prices(pub(crate) Vec<(Name, Price)>);
 
 impl Prices {
-    /// The price of a model: the row with the longest pattern that its name fits.
-    pub(crate) fn of(&self, model: &str) -> Option<Price> {
-        let rows = self.0.iter().filter(|(pattern, _)| fits(pattern, model));
-        rows.max_by_key(|(pattern, _)| pattern.len()).map(|(_, price)| *price)
+    /// What a provider takes for a model: the row with the longest pattern that it fits. A pattern with a slash is for
+    /// `PROVIDER/model`, and goes before the others.
+    pub(crate) fn of(&self, provider: &str, model: &str) -> Option<Price> {
+        let full = format!("{provider}/{model}");
+        let last = model.rsplit('/').next().unwrap_or(model);
+        let has_slash = |pattern: &str| pattern.contains('/');
+        let rows = self.0.iter().filter(|(pattern, _)| {
+            let other = if has_slash(pattern) { &full } else { last };
+            fits(pattern, model) || fits(pattern, other)
+        });
+        rows.max_by_key(|(pattern, _)| (has_slash(pattern), pattern.len())).map(|(_, price)| *price)
     }
 }
 

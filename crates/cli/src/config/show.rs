@@ -9,13 +9,14 @@ use throughline_core::{Json, json};
 
 use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
 use super::secret::MASK;
-use super::settings::{Capture, PREFIX_POLICIES, Price, ReplayMode, Timeouts, word};
+use super::settings::{Capture, LogLevel, PREFIX_POLICIES, Price, ReplayMode, Timeouts, word};
 use super::{Config, load, shown_variable};
 use crate::amount::{dollars, exact_bytes};
 use crate::environment::variable;
 use crate::failure::Failure;
 use crate::listing::{Column, put_maybe, table};
 use crate::options::ConfigShow;
+use crate::prices::PriceTable;
 use crate::store::{usual_url, without_password};
 use crate::text::{self, plain, push_line, wrapped};
 
@@ -51,6 +52,7 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     };
     put("server.listen", server.listen.to_string());
     put("server.allow_open", server.allow_open.to_string());
+    put("server.log", word(LogLevel::ALL, &server.log).to_owned());
     let url = store.url.clone().map_or_else(usual_url, Ok)?;
     put("store.url", without_password(&url));
     if let Some(name) = &store.master_key_env {
@@ -120,6 +122,7 @@ fn told(config: &Config, values: &[Entry]) -> String {
             Column::numbers("input", prices.iter().map(|(_, price)| sum(price.input))),
             Column::numbers("output", prices.iter().map(|(_, price)| sum(price.output))),
             Column::numbers("cached", prices.iter().map(|(_, price)| sum(price.cached))),
+            Column::numbers("written", prices.iter().map(|(_, price)| sum(price.written))),
         ]));
     }
     out
@@ -230,6 +233,7 @@ fn put_price(o: &mut json::Object<'_>, price: &Price) {
         ("input_micro_usd", price.input),
         ("output_micro_usd", price.output),
         ("cached_micro_usd", price.cached),
+        ("written_micro_usd", price.written),
     ];
     for (name, sum) in sums {
         match sum {
@@ -256,7 +260,8 @@ fn reached<'r>(config: &'r Config, destination: &'r Destination) -> Option<Reach
         wire: row.wire.to_string(),
         address: address(provider).1,
         key: shown_key(provider),
-        price: config.prices.of(&destination.model).unwrap_or_default(),
+        price: PriceTable::with(config.prices.clone())
+            .of(&destination.provider, &destination.model),
     })
 }
 

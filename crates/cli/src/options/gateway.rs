@@ -1,14 +1,15 @@
-//! What can be asked of the gateway's configuration and of its keys: `config` and `keys`.
+//! What can be asked of the gateway, its configuration, its keys and what they used: `serve`, `config`, `keys` and `usage`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::model;
 use super::store::{At, Printing};
 use crate::amount;
+use crate::config::LogLevel;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -25,6 +26,10 @@ pub(crate) struct Serve {
     /// Answer other machines although there are no keys
     #[arg(long)]
     pub(crate) allow_open: bool,
+    /// What is written to standard error, as lines of JSON, instead of what the configuration says:
+    /// off, error, warn, info or debug
+    #[arg(long, value_name = "LEVEL", value_parser = log_level)]
+    pub(crate) log: Option<LogLevel>,
     #[command(flatten)]
     pub(crate) at: At,
 }
@@ -141,6 +146,52 @@ pub(crate) struct KeysRevoke {
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline usage\n  \
+    throughline usage --by day\n  \
+    throughline usage --tenant acme --by key,model --format json\n\n\
+    What was used is counted within about a second. A call whose price nobody knows has no cost: write\n\
+    its price into throughline.toml, under [prices].\n\n\
+    JSON: `tenant` and `usage`, a list of what --by asks for (`key` is null where the gateway was open),\n\
+    `calls`, `unpriced` (how many of them have no price), `input`, `cached`, `written`, `output`,\n\
+    `thought` and `micro_usd`, millionths of a dollar.")]
+pub(crate) struct Usage {
+    /// What is told apart: key, provider, model, day
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_values_t = [UsageBy::Key, UsageBy::Provider, UsageBy::Model], hide_possible_values = true)]
+    pub(crate) by: Vec<UsageBy>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+/// What usage is told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UsageBy {
+    Key,
+    Provider,
+    Model,
+    Day,
+}
+
+impl UsageBy {
+    /// The word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            UsageBy::Key => "key",
+            UsageBy::Provider => "provider",
+            UsageBy::Model => "model",
+            UsageBy::Day => "day",
+        }
+    }
+}
+
+fn log_level(text: &str) -> Result<LogLevel, String> {
+    let known = LogLevel::ALL.iter().find(|(word, _)| *word == text);
+    known.map(|(_, level)| *level).ok_or_else(|| "write off, error, warn, info or debug".to_owned())
 }
 
 fn dollars(text: &str) -> Result<u64, String> {

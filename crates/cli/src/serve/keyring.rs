@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use throughline_core::{Boxed, Name, StoreError};
-use throughline_server::{Admission, Keyring};
+use throughline_core::{Boxed, StoreError};
+use throughline_server::{Admission, Allowance, Keyring};
 use throughline_store::Journal;
 
 /// How often it is looked whether somebody has made the first key.
@@ -55,7 +55,13 @@ impl Keyring for StoreKeys {
             let known = self.journal.api_key(key).await?;
             Ok(known.map_or(Admission::Refused, |known| Admission::Key {
                 tenant: known.tenant,
-                models: known.limits.models.iter().map(|model| Name::from(&**model)).collect(),
+                id: known.id,
+                models: known.limits.models.clone(),
+                allowance: Allowance {
+                    micro_usd: known.limits.budget_micro_usd,
+                    tokens: known.limits.budget_tokens,
+                    per_minute: known.limits.requests_per_minute,
+                },
             }))
         })
     }

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use axum::serve::ListenerExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -20,7 +19,8 @@ use throughline_codec::{Catalog, Frame, Framer, Framing};
 use throughline_core::{Boxed, Name, Provider, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
-    Admission, Claims, Directory, Gateway, Keyring, PrefixPolicy, Reached, Replay, ReplayMode,
+    Admission, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy, Reached,
+    Replay, ReplayMode, Silent, Unpriced,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -139,6 +139,13 @@ impl Gate {
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let store =
             throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+        let operations = Operations::new(
+            Arc::new(store.clone()),
+            Arc::new(Unpriced),
+            Arc::new(Silent),
+            Limits::default(),
+        )
+        .unwrap();
         let gateway = Gateway {
             replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
             upstream: Arc::new(upstream),
@@ -150,11 +157,12 @@ impl Gate {
             allow_open: false,
             body_limit: 64 << 20,
             depth_limit: 512,
+            operations: Arc::new(operations),
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-        tokio::spawn(async move { axum::serve(listener, gateway.router()).await.unwrap() });
+        let never = std::future::pending::<()>;
+        tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
         Self { url, simulator, journal: store, _folder: folder }
     }
 

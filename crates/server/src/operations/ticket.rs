@@ -1,0 +1,186 @@
+//! What becomes of one call, noted as it goes and told once, at its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use throughline_codec::Verdict;
+use throughline_core::{Did, Fate, Name, Tenant, Usage, Wire};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::access::Admission;
+use crate::exchange::Caller;
+use crate::operations::usage::{Used, UsedFor};
+use crate::operations::{Operations, log};
+
+/// How many bytes of text a token has, where nobody counted.
+const BYTES_OF_A_TOKEN: u64 = 4;
+
+/// Goes with one call. Whoever works on the call holds it; when the last one is done, the call is told.
+pub(crate) struct Ticket {
+    operations: Arc<Operations>,
+    started: Instant,
+    facts: Mutex<Facts>,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// What is known of a call.
+#[derive(Default)]
+pub(crate) struct Facts {
+    pub(crate) call: Option<Name>,
+    pub(crate) tenant: Option<Tenant>,
+    /// The id of the key.
+    pub(crate) key: Option<Name>,
+    pub(crate) dialect: Dialect,
+    pub(crate) provider: Option<Name>,
+    pub(crate) model: Option<Name>,
+    pub(crate) status: u16,
+    pub(crate) is_stream: bool,
+    /// After what time the first byte came from the provider.
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) usage: Option<Usage>,
+    /// Whether the answer came to its end, so that what it used was told.
+    pub(crate) is_whole: bool,
+    /// What was sent and heard, in bytes, where nobody counted the tokens.
+    pub(crate) sent: u64,
+    pub(crate) heard: u64,
+    pub(crate) fates: Option<Fates>,
+    pub(crate) verdict: Option<Verdict>,
+    /// How many others were asked before.
+    pub(crate) fallbacks: u64,
+    pub(crate) capture: Capture,
+    /// What went wrong on our side or the provider's, in words of our own.
+    pub(crate) problem: Option<String>,
+}
+
+/// The caller's dialect.
+pub(crate) struct Dialect(Wire);
+
+impl Default for Dialect {
+    fn default() -> Self {
+        Self(Wire::OPENAI_CHAT)
+    }
+}
+
+impl Dialect {
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// What was done with the answer.
+#[derive(Default)]
+pub(crate) enum Capture {
+    /// There was nothing to keep.
+    #[default]
+    None,
+    Kept,
+    /// It could not be kept.
+    Lost(String),
+}
+
+/// What was done with the Items and Seals of a call, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fates {
+    pub(crate) kept: u64,
+    pub(crate) restored: u64,
+    pub(crate) elided: u64,
+}
+
+impl Fates {
+    pub(crate) fn of(fates: &[Fate]) -> Self {
+        let mut counted = Self::default();
+        for did in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
+            match did {
+                Did::Kept => counted.kept += 1,
+                Did::Restored(_) => counted.restored += 1,
+                Did::Elided(_) => counted.elided += 1,
+                Did::Reshaped(_) => {}
+            }
+        }
+        counted
+    }
+}
+
+impl std::fmt::Display for Fates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kept, restored, elided } = self;
+        write!(f, "kept={kept} restored={restored} elided={elided}")
+    }
+}
+
+impl Ticket {
+    pub(super) fn new(
+        operations: Arc<Operations>,
+        caller: &Caller,
+        dialect: &Wire,
+        slot: OwnedSemaphorePermit,
+    ) -> Arc<Self> {
+        let key = match &caller.admission {
+            Admission::Key { id, .. } => Some(id.clone()),
+            Admission::Open | Admission::Refused => None,
+        };
+        let facts = Facts {
+            tenant: Some(caller.tenant.clone()),
+            key,
+            dialect: Dialect(dialect.clone()),
+            ..Facts::default()
+        };
+        let facts = Mutex::new(facts);
+        Arc::new(Self { operations, started: Instant::now(), facts, _slot: slot })
+    }
+
+    /// Notes something.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Facts)) {
+        note(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Notes that the provider has begun to answer.
+    pub(crate) fn note_first_byte(&self) {
+        let after = self.started.elapsed();
+        self.note(|facts| facts.first_byte = Some(after));
+    }
+
+    /// Notes that the answer is a stream, which is open from now on.
+    pub(crate) fn note_stream(&self) {
+        self.note(|facts| facts.is_stream = true);
+        self.operations.metrics.stream_opened();
+    }
+}
+
+impl Facts {
+    /// What was used: as the provider counted, or as much as the bytes are worth that went to and fro.
+    fn used_tokens(&self) -> Option<Usage> {
+        let has_answered = (200..300).contains(&self.status) && self.model.is_some();
+        let told = self.usage.unwrap_or_default();
+        if !has_answered || self.is_whole && told.total() > 0 {
+            return self.usage.filter(|_| has_answered);
+        }
+        let input = if told.input > 0 { told.input } else { self.sent / BYTES_OF_A_TOKEN };
+        Some(Usage { input, output: told.output.max(self.heard / BYTES_OF_A_TOKEN), ..told })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let took = self.started.elapsed();
+        facts.usage = facts.used_tokens();
+        let mut used = Used::default();
+        if let (Some(usage), Some(tenant), Some(provider), Some(model)) =
+            (facts.usage, &facts.tenant, &facts.provider, &facts.model)
+        {
+            used = Used::once(usage, self.operations.meter.price(provider, model));
+            let (tenant, key) = (tenant.clone(), facts.key.clone());
+            let (provider, model) = (provider.clone(), model.clone());
+            self.operations.meter.charge(UsedFor { tenant, key, provider, model }, &used);
+        }
+        self.operations.metrics.count(facts, &used, took);
+        let level = log::level(facts);
+        if self.operations.log.wants(level) {
+            let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let line = log::line(facts, milliseconds, used.micro_usd());
+            self.operations.log.write(level, &line);
+        }
+    }
+}

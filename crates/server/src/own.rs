@@ -1,0 +1,109 @@
+//! What the gateway answers of itself: whether it is well, what it counted, and what a key has used.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use throughline_core::{Json, json};
+
+use crate::access::Admission;
+use crate::exchange::Caller;
+use crate::gateway::{Gateway, plain};
+use crate::operations::Used;
+
+/// What anybody may ask: whether it runs, and whether its store answers.
+pub(crate) async fn health(gateway: &Gateway, path: &str) -> Option<Response> {
+    let status = |status: &str| {
+        json::object(|o| {
+            o.string("status", status);
+        })
+    };
+    match path {
+        "/healthz" => Some(plain(StatusCode::OK, &status("ok"))),
+        "/readyz" => Some(match gateway.operations.is_ready().await {
+            Ok(()) => plain(StatusCode::OK, &status("ok")),
+            // Why is for the log: whoever asks here has shown no key.
+            Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, &status("the store does not answer")),
+        }),
+        _ => None,
+    }
+}
+
+/// What a caller may ask who was let in.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    method: &str,
+    path: &str,
+) -> Option<Response> {
+    match (method, path.split('?').next().unwrap_or_default()) {
+        ("GET", "/metrics") => Some(metrics(gateway)),
+        ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),
+        ("GET", "/v1/throughline/token") => Some(plain(
+            StatusCode::OK,
+            &json::object(|o| {
+                o.string("token", gateway.operations.token());
+            }),
+        )),
+        _ => None,
+    }
+}
+
+fn metrics(gateway: &Gateway) -> Response {
+    let text = gateway.operations.metrics.text(gateway.upstream.retries());
+    let mut response = Response::new(Body::from(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// What the caller's own key has used, and what it may use.
+async fn usage(gateway: &Gateway, caller: &Caller) -> Response {
+    let meter = &gateway.operations.meter;
+    if let Err(error) = meter.settle().await {
+        let problem = json::object(|o| {
+            o.string("error", &format!("what was used is not known: {error}"));
+        });
+        return plain(StatusCode::SERVICE_UNAVAILABLE, &problem);
+    }
+    let (key, allowance) = match &caller.admission {
+        Admission::Key { id, allowance, .. } => (Some(id), *allowance),
+        Admission::Open | Admission::Refused => (None, crate::operations::Allowance::default()),
+    };
+    let lines = meter.lines(&caller.tenant, key);
+    let mut sum = Used::default();
+    for (_, used) in &lines {
+        sum.add(used);
+    }
+    let answer = json::object(|o| {
+        o.maybe_string("key", key.map(|key| &**key)).string("tenant", &caller.tenant.0);
+        o.string("prices", meter.prices()).object("limits", |o| {
+            let limits = [
+                ("micro_usd", allowance.micro_usd),
+                ("tokens", allowance.tokens),
+                ("requests_per_minute", allowance.per_minute.map(u64::from)),
+            ];
+            for (name, limit) in limits {
+                limit.map(|limit| o.number(name, limit));
+            }
+        });
+        o.raw("used", &told(&sum, |_| {})).array("models", |a| {
+            for (whom, used) in &lines {
+                a.raw(&told(used, |o| {
+                    o.string("provider", &whom.provider).string("model", &whom.model);
+                }));
+            }
+        });
+    });
+    plain(StatusCode::OK, &answer)
+}
+
+fn told(used: &Used, first: impl FnOnce(&mut json::Object<'_>)) -> Json {
+    json::object(|o| {
+        first(o);
+        o.number("calls", used.calls).number("tokens", used.tokens.total());
+        o.number("input", used.tokens.input).number("cached", used.tokens.cached);
+        o.number("written", used.tokens.written).number("output", used.tokens.output);
+        o.number("thought", used.tokens.thought).number("micro_usd", used.micro_usd());
+        o.number("unpriced", used.unpriced);
+    })
+}

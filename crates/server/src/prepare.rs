@@ -1,0 +1,193 @@
+//! A request is made ready to be sent: read, completed with what its caller had lost, said in the provider's words, looked at
+//! and mended.
+
+use throughline_codec::{Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, repair};
+use throughline_core::{Call, Encoded, Name, Request, Target, Tenant, Tree, Why};
+
+use crate::dialect;
+use crate::exchange::{Exchange, Problem, speaker};
+use crate::gateway::{Reached, ReplayMode};
+use crate::prefix;
+use crate::replay::{Claims, Conversation, Finding};
+use crate::stored::Stored;
+use crate::story::{self, Looked, Story};
+
+/// A request that was read.
+pub(crate) struct Read {
+    pub(crate) call: Call,
+    /// Whom it asks.
+    pub(crate) target: Target,
+    /// Whose conversation it is.
+    pub(crate) tenant: Tenant,
+}
+
+/// A request with what its caller had lost; and the conversation that it belongs to, with what was found in it, unless
+/// nobody looked.
+pub(crate) type Found = (Encoded, Option<(Conversation, Vec<Finding>)>);
+
+/// A request that is ready to be sent.
+pub(crate) struct Ready {
+    pub(crate) encoded: Encoded,
+    /// What a provider would say to it.
+    pub(crate) verdict: Verdict,
+    pub(crate) conversation: Option<Conversation>,
+    /// Whose conversation it is.
+    pub(crate) tenant: Tenant,
+    pub(crate) target: Target,
+    pub(crate) stream: bool,
+}
+
+impl Exchange<'_> {
+    /// Whom the caller says that it asks for.
+    pub(crate) fn end_user(&self, request: &Request) -> Option<Name> {
+        self.caller.user.clone().or_else(|| dialect::end_user(request))
+    }
+
+    /// The model that is asked for.
+    pub(crate) fn named(&self, request: &Request) -> Result<Name, Problem> {
+        dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))
+    }
+
+    /// Whom the caller reaches by that name, in the order in which they are tried.
+    pub(crate) fn reach(&self, asked: &str) -> Result<Vec<Reached>, Problem> {
+        if !self.caller.admission.allows(asked) {
+            return Err(Problem::new(403, format!("this key may not ask for {asked}")));
+        }
+        self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))
+    }
+
+    /// Makes a request ready for whom it reaches.
+    pub(crate) async fn prepare(
+        &self,
+        request: Request,
+        resumed: Option<(&Stored, Request)>,
+        reached: &Reached,
+        story: &mut Story,
+    ) -> Result<Ready, Problem> {
+        let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
+        let Read { call, target, tenant } = self.read(whole, reached)?;
+        story.tenant = tenant.clone();
+        let to = speaker(&target.origin.wire)?;
+        let stream = call.stream;
+        let mut found = self.restored(to, call, whole, &tenant).await?;
+        if prefix::has_changed(&found.0) {
+            let (again, changed) = self.bound(to, found, whole, reached, &tenant).await?;
+            found = again;
+            story.prefix_changed = changed;
+        }
+        let (mut encoded, restored) = found;
+        if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
+            // It has the conversation itself, and needs to be told only what is new.
+            let Read { mut call, .. } = self.read(&request, reached)?;
+            Claims::remove(&mut call, Why::Foreign);
+            encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
+        }
+        let (conversation, findings) = restored.unzip();
+        story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
+        let looked = self.mended(to, &mut encoded, &target)?;
+        let verdict = looked.verdict;
+        if self.gateway.mode != ReplayMode::Off {
+            let account = story::account(&encoded, &findings.unwrap_or_default(), &looked);
+            story.accounts(verdict.as_str(), &account);
+        }
+        self.refuse(&looked)?;
+        Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
+    }
+
+    /// The request as a Call for whom it reaches.
+    pub(crate) fn read(&self, request: &Request, reached: &Reached) -> Result<Read, Problem> {
+        let catalog = &self.gateway.catalog;
+        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
+        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
+        let account = callers.as_ref().unwrap_or(&reached.account);
+        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        let target = catalog.target(&reached.provider, &reached.model, account);
+        let is_same = target.origin.wire == self.wire;
+        // What a caller of another dialect sends back was never this target's own.
+        let source = if is_same {
+            target.clone()
+        } else {
+            let row = catalog.default_provider(&self.wire);
+            let row = row.ok_or_else(|| Problem::new(404, "nobody speaks this dialect"))?;
+            catalog.target(&row, &reached.model, "caller")
+        };
+        let mut call = speaker(&self.wire)?
+            .decode_request(request, &Asked::of(source))
+            .map_err(|error| Problem::of_codec(&error))?;
+        call.target = target.clone();
+        Ok(Read { call, target, tenant })
+    }
+
+    /// The request with what its caller had lost.
+    pub(crate) async fn restored(
+        &self,
+        to: &dyn Codec,
+        call: Call,
+        request: &Request,
+        tenant: &Tenant,
+    ) -> Result<Found, Problem> {
+        let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
+        if self.gateway.mode == ReplayMode::Off {
+            // What is ours goes to no provider, whatever the mode.
+            let mut call = call;
+            Claims::remove(&mut call, Why::ByPolicy);
+            return Ok((encode(&call)?, None));
+        }
+        let user = self.end_user(request);
+        let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
+        let as_it_came = passes.then(|| call.clone());
+        let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
+        let restored = restored
+            .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
+        let mut encoded = encode(&restored.call)?;
+        restored.account(&mut encoded);
+        if let Some(mut call) = as_it_came {
+            Claims::remove(&mut call, Why::ByPolicy);
+            encoded = encode(&call)?;
+        }
+        Ok((encoded, Some((restored.conversation, restored.findings))))
+    }
+
+    /// Looks at what would be refused, and mends it where that is wanted.
+    pub(crate) fn mended(
+        &self,
+        to: &dyn Codec,
+        encoded: &mut Encoded,
+        target: &Target,
+    ) -> Result<Looked, Problem> {
+        let transcript = Transcript { knows_headers: true, ..Transcript::of(to, &encoded.request) };
+        let failed = |error: CodecError| Problem::of_codec(&error);
+        match self.gateway.mode {
+            ReplayMode::Off => Ok(Looked::at_nothing()),
+            ReplayMode::Repair => {
+                let repair = repair(&transcript, target, Reach::Refused).map_err(failed)?;
+                encoded.request = repair.request;
+                let (verdict, mended) = (repair.audit.verdict(), repair.mended);
+                Ok(Looked { verdict, findings: repair.audit.findings, mended })
+            }
+            ReplayMode::Observe | ReplayMode::Enforce => {
+                let looked = audit(&transcript, target).map_err(failed)?;
+                let verdict = looked.verdict();
+                Ok(Looked { verdict, findings: looked.findings, mended: Vec::new() })
+            }
+        }
+    }
+
+    /// Refuses what the provider would refuse, where that is wanted: with the rule, and how to mend it.
+    fn refuse(&self, looked: &Looked) -> Result<(), Problem> {
+        let is_enforced = self.gateway.mode == ReplayMode::Enforce;
+        let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
+        let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
+        let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
+        let mend = mend.unwrap_or_default();
+        Err(Problem::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
+    }
+}
+
+/// Why no model is named.
+fn unnamed(request: &Request) -> Problem {
+    match Tree::parse(request.body.clone()) {
+        Err(error) => Problem::new(400, format!("the body is not JSON: {error}")),
+        Ok(_) => Problem::new(400, "the request names no model: say which one to ask"),
+    }
+}

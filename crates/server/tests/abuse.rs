@@ -1,0 +1,332 @@
+//! Callers and providers that behave badly, out of malice or by accident: each hears a clear error, and nobody else notices.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod house;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use house::{ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole};
+use throughline_server::Limits;
+use throughline_testkit::{Folder, on_small_disk};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const SOON: Duration = Duration::from_millis(300);
+
+/// A gateway that soon loses its patience.
+fn impatient() -> Plan {
+    let limits = Limits { headers: SOON, body: SOON, slow_reader: SOON, ..Limits::default() };
+    Plan { limits, idle: SOON, ..Plan::default() }
+}
+
+/// It still answers.
+async fn assert_is_well(house: &House) {
+    assert_eq!(house.said("/readyz", "", "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_never_says_what_it_wants_is_cut() {
+    let (folder, provider) = (Folder::new("loris"), Provider::saying("").await);
+    let house = House::open(&provider, &store(&folder).await, impatient());
+    for begun in [
+        "",
+        "P",
+        "PRI * HTTP/2.0",
+        "POST /v1/messages HTTP/1.1\r\nhost: loca",
+        "GET / HTTP/1.1\r\na: b\r\n",
+    ] {
+        let mut stream = house.begun(begun).await;
+        let mut rest = Vec::new();
+        // It ends, whether with a word or without.
+        stream.read_to_end(&mut rest).await.ok();
+    }
+    assert_is_well(&house).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_trickles_is_refused() {
+    let (folder, provider) = (Folder::new("trickle"), Provider::saying("").await);
+    let house = House::open(&provider, &store(&folder).await, impatient());
+    let whole = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let mut stream = house.begun(&whole[..whole.len() - 20]).await;
+    let said = house::heard(&mut stream).await;
+    assert_eq!(said.status, 408, "{said:?}");
+    assert!(said.body.contains("too slowly"), "{}", said.body);
+    // Bytes that come one by one do not help.
+    let stream = house.begun(&whole[..whole.len() - 60]).await;
+    let (mut reading, mut writing) = stream.into_split();
+    let dribble = tokio::spawn(async move {
+        loop {
+            if writing.write_all(b" ").await.is_err() {
+                return;
+            }
+            tokio::time::sleep(SOON / 10).await;
+        }
+    });
+    let mut said = String::new();
+    reading.read_to_string(&mut said).await.ok();
+    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    dribble.abort();
+    assert_is_well(&house).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_without_end_is_refused() {
+    let (folder, provider) = (Folder::new("endless"), Provider::saying("").await);
+    let plan = Plan { body_limit: 1 << 20, ..Plan::default() };
+    let house = House::open(&provider, &store(&folder).await, plan);
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
+        house.address
+    );
+    let (mut reading, mut writing) = house.begun(&head).await.into_split();
+    let sending = tokio::spawn(async move {
+        let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+        while writing.write_all(chunk.as_bytes()).await.is_ok() {}
+    });
+    let mut said = vec![0; 1024];
+    let length = reading.read(&mut said).await.unwrap();
+    let said = String::from_utf8_lossy(&said[..length]).into_owned();
+    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    sending.abort();
+    // Who says all of a body that is only somewhat too large, hears so too.
+    let said = house.said("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
+    assert_eq!(said.status, 413, "{said:?}");
+    assert!(said.body.contains("larger than 1 MiB"), "{}", said.body);
+    let deep = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
+    let said = house.said("/v1/messages", "", &deep).await;
+    assert_eq!(said.status, 400, "{said:?}");
+    assert!(said.body.contains("nested deeper"), "{}", said.body);
+    house.close().await;
+}
+
+/// A provider that sends without end, as fast as it can.
+async fn torrent() -> Provider {
+    Provider::doing(async |mut stream| {
+        stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
+        let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
+        stream.write_all(begun.as_bytes()).await.ok();
+        let text = "words ".repeat(2000);
+        let more = format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
+        );
+        while stream.write_all(more.as_bytes()).await.is_ok() {}
+    })
+    .await
+}
+
+/// A thousand callers who do not read: each is cut, and so is its request at the provider.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_readers_are_cut_and_their_requests_too() {
+    let (folder, provider) = (Folder::new("slow"), torrent().await);
+    let house = House::open(&provider, &store(&folder).await, impatient());
+    let mut callers = Vec::new();
+    for number in 0..1000 {
+        // Half of them in another dialect, which has to be written for them.
+        let path = if number % 2 == 0 { "/v1/messages" } else { "/v1/chat/completions" };
+        let question = question("claude-sonnet-4-5", true);
+        callers.push(house.begun(&house.request(path, "", &question)).await);
+    }
+    until(|| provider.open.load(Ordering::SeqCst) == 0 && house.lines.calls().len() == 1000).await;
+    assert_eq!(house.metric("throughline_open_streams").await, "0");
+    drop(callers);
+    assert_is_well(&house).await;
+    house.close().await;
+}
+
+/// Callers that vanish in the middle of a stream take their requests with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_vanishes_cancels_its_request() {
+    let (folder, provider) = (Folder::new("vanish"), torrent().await);
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    for path in ["/v1/messages", "/v1/chat/completions"] {
+        let request = house.request(path, "", &question("claude-sonnet-4-5", true));
+        let mut stream = house.begun(&request).await;
+        stream.read_u8().await.unwrap();
+        assert_eq!(provider.open.load(Ordering::SeqCst), 1);
+        drop(stream);
+        provider.is_alone().await;
+    }
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_stalls_is_given_up() {
+    let provider = Provider::doing(async |mut stream| {
+        let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
+        stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.ok();
+        // Nothing more, until the gateway goes away.
+        stream.read_u8().await.ok();
+    })
+    .await;
+    let folder = Folder::new("stall");
+    let house = House::open(&provider, &store(&folder).await, impatient());
+    // On the same wire the caller's stream breaks, as the provider's did.
+    let said = house.ask("claude-sonnet-4-5", true).await;
+    assert!(said.status == 200 && !said.is_whole && said.body.contains("Hello there"), "{said:?}");
+    // In another dialect an error can be said, and nothing looks like an end.
+    let said = house.said("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
+    assert!(said.body.contains("to go on with its answer"), "{said:?}");
+    assert!(!said.body.contains("\"finish_reason\":\"stop\""), "{said:?}");
+    provider.is_alone().await;
+    let lines = house.lines.calls();
+    assert!(
+        lines[0].starts_with("warn ") && lines[0].contains("to go on with its answer"),
+        "{lines:?}"
+    );
+    assert_eq!(house.metric("throughline_captures_total").await, "0");
+    house.close().await;
+}
+
+/// Wherever a stream breaks, the caller does not take it for whole, and nothing of it is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_may_break_at_every_byte() {
+    let cut = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let next = std::sync::Arc::clone(&cut);
+    let provider = Provider::doing(move |mut stream| {
+        let cut = next.load(Ordering::SeqCst);
+        async move {
+            // It promises more than it says.
+            let head = STREAM_HEAD.replace("connection", "content-length: 100000\r\nconnection");
+            stream.write_all(format!("{head}{}", &STREAM[..cut]).as_bytes()).await.ok();
+            // What is unread when it closes makes it a reset.
+            stream.set_zero_linger().ok();
+        }
+    })
+    .await;
+    let folder = Folder::new("break");
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let last = STREAM.find("event: message_stop").unwrap();
+    for at in 0..last {
+        cut.store(at, Ordering::SeqCst);
+        let said = house.ask("claude-sonnet-4-5", true).await;
+        assert!(said.status >= 500 || !said.is_whole, "at {at}: {said:?}");
+        let said =
+            house.said("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
+        assert!(said.status >= 500 || said.body.contains("\"error\""), "at {at}: {said:?}");
+    }
+    assert_eq!(house.metric("throughline_captures_total").await, "0");
+    assert_is_well(&house).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_is_told_as_such() {
+    let garbage = "data: {\"type\": nonsense\n\ndata: \u{1}\u{2}\n\n".repeat(5);
+    let answers = [
+        format!("{STREAM_HEAD}{garbage}"),
+        whole("200 OK", "text/html", "<html>It works!</html>"),
+        whole("200 OK", "text/event-stream", ""),
+        whole("200 OK", "application/json", "[[[[]]]]"),
+    ];
+    for answer in answers {
+        let (folder, provider) = (Folder::new("garbage"), Provider::saying(&*answer).await);
+        let house = House::open(&provider, &store(&folder).await, Plan::default());
+        // On the same wire it passes: the caller may know better.
+        let said = house.ask("claude-sonnet-4-5", true).await;
+        assert!(answer.ends_with(&said.body), "{said:?}");
+        assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+        // In another dialect it cannot be said.
+        for stream in [true, false] {
+            let question = question("claude-sonnet-4-5", stream);
+            let said = house.said("/v1/chat/completions", "", &question).await;
+            assert!(said.body.contains("\"error\""), "{stream} {answer:?}: {said:?}");
+        }
+        assert_eq!(house.metric("throughline_captures_total").await, "0");
+        assert_is_well(&house).await;
+        house.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_follows_a_provider_elsewhere() {
+    let elsewhere = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
+    let answer = whole("302 Found", "text/plain", "").replace(
+        "content-type",
+        &format!("location: {}/v1/messages\r\ncontent-type", elsewhere.url),
+    );
+    let (folder, provider) = (Folder::new("redirect"), Provider::saying(answer).await);
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    for path in ["/v1/messages", "/v1/chat/completions", "/v1/messages/batches"] {
+        let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
+        assert_eq!(said.status, 502, "{path}: {said:?}");
+        assert!(
+            said.body.contains("points elsewhere") && !said.head.contains("location"),
+            "{said:?}"
+        );
+    }
+    house.close().await;
+}
+
+/// A page that this machine shows may change something only with the token that it alone can read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_shows_its_token() {
+    let (folder, provider) =
+        (Folder::new("page"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let question = question("claude-sonnet-4-5", false);
+    let origin = format!("origin: http://{}\r\n", house.address);
+    let said = house.said("/v1/messages", &origin, &question).await;
+    assert_eq!(said.status, 403, "{said:?}");
+    assert!(said.body.contains("/v1/throughline/token"), "{}", said.body);
+    let token = house.said("/v1/throughline/token", &origin, "").await;
+    let token: serde_json::Value = serde_json::from_str(&token.body).unwrap();
+    let token = token["token"].as_str().unwrap();
+    let with = format!("{origin}x-throughline-token: {token}\r\n");
+    assert_eq!(house.said("/v1/messages", &with, &question).await.status, 200);
+    let wrong = format!("{origin}x-throughline-token: {}\r\n", token.replace(&token[..1], "_"));
+    assert_eq!(house.said("/v1/messages", &wrong, &question).await.status, 403);
+    let foreign = "origin: http://example.com\r\n";
+    assert_eq!(house.said("/v1/throughline/token", foreign, "").await.status, 403);
+    // Whoever is no page needs none.
+    assert_eq!(house.said("/v1/messages", "", &question).await.status, 200);
+    house.close().await;
+}
+
+/// A disk that is full in the middle of a stream: the stream goes on, and the loss is told.
+#[test]
+fn a_full_disk_loses_the_capture_and_not_the_stream() {
+    on_small_disk("a_full_disk_loses_the_capture_and_not_the_stream", 2048, |disk| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let filler = disk.join("filler");
+            let provider = Provider::doing(move |mut stream| {
+                let filler = filler.clone();
+                async move {
+                    let middle = STREAM.find("event: content_block_stop").unwrap();
+                    let (begun, rest) = STREAM.split_at(middle);
+                    stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.unwrap();
+                    fill(&filler);
+                    stream.write_all(rest.as_bytes()).await.unwrap();
+                }
+            })
+            .await;
+            let url = format!("sqlite://{}", disk.join("store.db").display());
+            let options = throughline_store::Options::default();
+            let store = throughline_store::open(&url, &options).await.unwrap();
+            let house = House::open(&provider, &store, Plan::default());
+            for path in ["/v1/messages", "/v1/chat/completions"] {
+                let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
+                assert!(said.is_whole && said.body.contains("Hello there"), "{said:?}");
+            }
+            until(|| house.lines.calls().len() == 2).await;
+            let lines = house.lines.calls();
+            let lost = lines.iter().filter(|line| line.contains(r#""capture":"lost""#)).count();
+            assert_eq!(lost, 2, "{lines:?}");
+            assert_eq!(house.metric("throughline_capture_failures_total").await, "2");
+            house.close().await;
+        });
+    });
+}
+
+/// Writes until nothing more can be written.
+fn fill(file: &std::path::Path) {
+    use std::io::Write as _;
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    for size in [64 << 10, 4 << 10, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}

@@ -1,0 +1,378 @@
+//! A gateway in front of a provider on a raw socket that says whatever a test wants.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking, and each test file uses some of it"
+)]
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use throughline_codec::Catalog;
+use throughline_core::{Boxed, Json, Name, Store, Wire};
+use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_server::{
+    Admission, Claims, Directory, Gateway, Keyring, Level, Limits, Log, Operations, Price, Prices,
+    Reached, Replay, ReplayMode,
+};
+use throughline_store::Journal;
+use throughline_testkit::Folder;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A whole stream of Anthropic's.
+pub(crate) const STREAM: &str = concat!(
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":100,\"output_tokens\":1}}}\n\n",
+    "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello there\"}}\n\n",
+    "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":20}}\n\n",
+    "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+);
+/// The head of an answer that is a stream and ends with its connection.
+pub(crate) const STREAM_HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+/// A whole answer: 100 tokens in, 20 out.
+pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
+
+/// The head and the body of a whole answer.
+pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+/// A provider on a raw socket.
+pub(crate) struct Provider {
+    pub(crate) url: String,
+    /// How many of its connections are open.
+    pub(crate) open: Arc<AtomicUsize>,
+}
+
+impl Provider {
+    /// Answers each request, once it was read, by doing that with the connection.
+    pub(crate) async fn doing<F>(act: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let open = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&open);
+        let act = Arc::new(act);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (act, open) = (Arc::clone(&act), Arc::clone(&counted));
+                open.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    if read_request(&mut stream).await.is_some() {
+                        act(stream).await;
+                    }
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { url, open }
+    }
+
+    /// Says this to each request, and closes.
+    pub(crate) async fn saying(text: impl Into<String>) -> Self {
+        let text: Arc<str> = text.into().into();
+        Self::doing(move |mut stream| {
+            let text = Arc::clone(&text);
+            async move {
+                stream.write_all(text.as_bytes()).await.ok();
+                stream.shutdown().await.ok();
+            }
+        })
+        .await
+    }
+
+    /// Waits until nobody is connected.
+    pub(crate) async fn is_alone(&self) {
+        until(|| self.open.load(Ordering::SeqCst) == 0).await;
+    }
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Reads a request with its body; nothing where the caller leaves before.
+async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut read = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            if body.len() >= length.unwrap_or(0) {
+                return Some(read);
+            }
+        }
+        if stream.read_buf(&mut read).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Lines of the log.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<Vec<String>>);
+
+impl Log for Lines {
+    fn wants(&self, _: Level) -> bool {
+        true
+    }
+
+    fn write(&self, level: Level, line: &Json) {
+        self.0.lock().unwrap().push(format!("{} {}", level.as_str(), line.as_str()));
+    }
+}
+
+impl Lines {
+    /// The lines of calls, each behind its level.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains(r#""event":"call""#)).cloned().collect()
+    }
+}
+
+/// Everything but the model `claude-unpriced` costs a dollar per million tokens in, and two out.
+pub(crate) struct OneDollar;
+
+impl Prices for OneDollar {
+    fn price(&self, _: &str, model: &str) -> Option<Price> {
+        let price =
+            Price { input: 1_000_000, cached: 1_000_000, written: 1_000_000, output: 2_000_000 };
+        (model != "claude-unpriced").then_some(price)
+    }
+
+    fn version(&self) -> &'static str {
+        "one dollar"
+    }
+}
+
+/// Everybody who has any key has this one; it is open where there is none.
+pub(crate) struct Keys(pub(crate) Option<Admission>);
+
+impl Keyring for Keys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        let admission = match (&self.0, key) {
+            (None, _) => Admission::Open,
+            (Some(admission), Some(_)) => admission.clone(),
+            (Some(_), None) => Admission::Refused,
+        };
+        Box::pin(async move { Ok(admission) })
+    }
+}
+
+/// Every model is the raw provider's, as Anthropic's.
+struct Everything(Arc<Catalog>);
+
+impl Directory for Everything {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        Ok(vec![Reached {
+            endpoint: "raw".into(),
+            account: "raw".into(),
+            is_callers: false,
+            provider: self.0.provider("anthropic").unwrap(),
+            model: model.into(),
+        }])
+    }
+
+    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+        self.reach("").ok()?.pop()
+    }
+
+    fn models(&self) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// How a gateway is built.
+pub(crate) struct Plan {
+    pub(crate) limits: Limits,
+    pub(crate) admission: Option<Admission>,
+    /// How long the provider may be silent.
+    pub(crate) idle: Duration,
+    pub(crate) body_limit: usize,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            admission: None,
+            idle: Duration::from_mins(1),
+            body_limit: 64 << 20,
+        }
+    }
+}
+
+/// A gateway that is open.
+pub(crate) struct House {
+    pub(crate) address: String,
+    pub(crate) lines: Arc<Lines>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+/// A store in a folder.
+pub(crate) async fn store(folder: &Folder) -> Journal {
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap()
+}
+
+impl House {
+    /// A gateway in front of that provider, with that store.
+    pub(crate) fn open(provider: &Provider, store: &Journal, plan: Plan) -> Self {
+        let catalog = Arc::new(Catalog::builtin().clone());
+        let row = catalog.provider("anthropic").unwrap();
+        let key = Source::Key(throughline_core::Credential::new("raw-key"));
+        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+        let options =
+            EndpointOptions { retry, between_bytes: plan.idle, ..EndpointOptions::default() };
+        let endpoint = Endpoint::new("raw", row, &provider.url, key).unwrap().with(options);
+        let upstream = Http::new([endpoint], Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store.clone());
+        let lines = Arc::new(Lines::default());
+        let log = Arc::<Lines>::clone(&lines);
+        let operations =
+            Operations::new(Arc::clone(&store), Arc::new(OneDollar), log, plan.limits).unwrap();
+        let gateway = Gateway {
+            replay: Arc::new(Replay::new(store, Claims::new([7; 32]))),
+            upstream: Arc::new(upstream),
+            directory: Arc::new(Everything(Arc::clone(&catalog))),
+            catalog,
+            mode: ReplayMode::Repair,
+            keyring: Arc::new(Keys(plan.admission)),
+            allow_open: false,
+            body_limit: plan.body_limit,
+            depth_limit: 512,
+            operations: Arc::new(operations),
+        };
+        // The system would keep megabytes for each caller who does not read.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(16 << 10).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(2048).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
+        let never = std::future::pending();
+        let serving = tokio::spawn(throughline_server::serve(gateway, listener, stopped, never));
+        Self { address, lines, stop: Some(stop), serving }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn close(mut self) {
+        drop(self.stop.take());
+        self.serving.await.unwrap();
+    }
+
+    /// Asks it to stop, and gives what can be waited for.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub(crate) async fn stopped(self) {
+        self.serving.await.unwrap();
+    }
+
+    /// A connection on which that was said.
+    pub(crate) async fn begun(&self, text: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        let mut stream = socket.connect(self.address.parse().unwrap()).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// A request as it is written.
+    pub(crate) fn request(&self, path: &str, headers: &str, body: &str) -> String {
+        let (address, length) = (&self.address, body.len());
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nx-api-key: tl_any\r\nconnection: close\r\n\
+             content-length: {length}\r\n{headers}\r\n{body}"
+        )
+    }
+
+    /// All that is said to a request, until the connection ends.
+    pub(crate) async fn said(&self, path: &str, headers: &str, body: &str) -> Said {
+        let mut stream = self.begun(&self.request(path, headers, body)).await;
+        heard(&mut stream).await
+    }
+
+    /// The same for a question to the model, in Anthropic's dialect.
+    pub(crate) async fn ask(&self, model: &str, stream: bool) -> Said {
+        self.said("/v1/messages", "", &question(model, stream)).await
+    }
+
+    /// The value of a metric, by its name with its labels.
+    pub(crate) async fn metric(&self, name: &str) -> String {
+        let page = self.said("/metrics", "", "").await.body;
+        let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
+        line.and_then(|line| line.rsplit_once(' '))
+            .map(|(_, value)| value.to_owned())
+            .unwrap_or(page)
+    }
+}
+
+/// A question, in the words of Anthropic's and of chat.
+pub(crate) fn question(model: &str, stream: bool) -> String {
+    format!(
+        r#"{{"model":"{model}","max_tokens":100,"stream":{stream},"messages":[{{"role":"user","content":"Hello"}}]}}"#
+    )
+}
+
+/// What was said to a request.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+    /// Whether the body came to its end.
+    pub(crate) is_whole: bool,
+}
+
+/// Reads an answer until the connection ends, however it does.
+pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
+    let mut read = Vec::new();
+    while let Ok(1..) = stream.read_buf(&mut read).await {}
+    let text = String::from_utf8_lossy(&read).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let head = head.to_ascii_lowercase();
+    if !head.contains("transfer-encoding: chunked") {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let is_whole = length.is_some_and(|length| length.parse() == Ok(body.len()));
+        return Said { status, body: body.to_owned(), is_whole, head };
+    }
+    let (mut plain, mut rest) = (String::new(), body);
+    let is_whole = loop {
+        let Some((length, more)) = rest.split_once("\r\n") else { break false };
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            break true;
+        }
+        let Some(chunk) = more.get(..length) else { break false };
+        plain.push_str(chunk);
+        rest = more.get(length + 2..).unwrap_or_default();
+    };
+    Said { status, body: plain, is_whole, head }
+}
