@@ -388,7 +388,6 @@ impl<'g> Exchange<'g> {
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
             story,
-            keeps_response: self.keeps_response(asked),
         };
         let said = Asked { target: ready.target, prefix: keeper.prefix };
         if status < 400 && ready.stream {

@@ -17,8 +17,6 @@ pub(crate) struct Keeper {
     /// What stands before the answer, as it was sent.
     pub(crate) prefix: Option<Digest>,
     pub(crate) story: Story,
-    /// Whether the response is kept to be asked for.
-    pub(crate) keeps_response: bool,
 }
 
 impl Keeper {
@@ -28,7 +26,7 @@ impl Keeper {
         let Some(conversation) = &self.conversation else { return };
         self.story.ends(reply);
         let user = conversation.end_user.as_deref();
-        let response = shown.filter(|_| self.keeps_response).and_then(|shown| {
+        let response = shown.filter(|_| self.story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
                 Json::parse(shown).ok()

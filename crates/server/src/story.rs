@@ -60,6 +60,8 @@ pub struct Story {
     pub(crate) parent: Option<Parent>,
     /// The texts of the call that gave that turn.
     pub(crate) base: Option<Arc<Tail>>,
+    /// Whether the response is kept to be asked for.
+    pub(crate) keeps_response: bool,
     /// What it cost, where that is known: an amount with its currency and where its prices are from.
     pub(crate) cost: Option<Json>,
     began: Instant,
@@ -112,6 +114,7 @@ impl Story {
             tenant: tenant.clone(),
             parent: None,
             base: None,
+            keeps_response: false,
             cost: None,
             began: Instant::now(),
             dialect: dialect.clone(),

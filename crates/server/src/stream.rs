@@ -65,7 +65,7 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
                 && !is_kept
             {
                 is_kept = true;
-                let shown = keeper.keeps_response.then(|| shown(writer.as_mut(), to, reply));
+                let shown = keeper.story.keeps_response.then(|| shown(writer.as_mut(), to, reply));
                 keep(&mut keeper, reply, shown.flatten()).await;
             }
             if let Some(writer) = &mut writer {

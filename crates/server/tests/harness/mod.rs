@@ -52,7 +52,7 @@ pub(crate) struct Gate {
 }
 
 /// There are no keys.
-struct NoKeys;
+pub(crate) struct NoKeys;
 
 impl Keyring for NoKeys {
     fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
@@ -108,7 +108,16 @@ impl Gate {
 
     /// One for whoever has a key of that ring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
-        let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
+        Self::open_with(mode, keyring, throughline_sim::Options::default()).await
+    }
+
+    /// One before simulators that are started so.
+    pub(crate) async fn open_with(
+        mode: ReplayMode,
+        keyring: Arc<dyn Keyring>,
+        simulators: throughline_sim::Options,
+    ) -> Self {
+        let simulator = throughline_sim::start(simulators).await.unwrap();
         let catalog = Arc::new(Catalog::builtin().clone());
         let rows = ["anthropic", "openai", "gemini", "deepseek"];
         let endpoints = rows.map(|row| {
