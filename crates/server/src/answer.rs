@@ -50,7 +50,6 @@ impl Exchange<'_> {
             conversation: ready.conversation,
             prefix: ready.encoded.prefix,
             story,
-            keeps_response: self.keeps_response(asked),
             longest: self.gateway.operations.limits.capture,
             ticket: Arc::clone(&self.ticket),
         };

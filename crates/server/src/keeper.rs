@@ -20,8 +20,6 @@ pub(crate) struct Keeper {
     /// What stands before the answer, as it was sent.
     pub(crate) prefix: Option<Digest>,
     pub(crate) story: Story,
-    /// Whether the response is kept to be asked for.
-    pub(crate) keeps_response: bool,
     /// How long the end of an answer is held for it.
     pub(crate) longest: Duration,
     pub(crate) ticket: Arc<Ticket>,
@@ -38,7 +36,7 @@ impl Keeper {
         let Some(conversation) = &self.conversation else { return };
         self.story.ends(reply);
         let user = conversation.end_user.as_deref();
-        let response = shown.filter(|_| self.keeps_response).and_then(|shown| {
+        let response = shown.filter(|_| self.story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
                 Json::parse(shown).ok()

@@ -39,11 +39,6 @@ impl Exchange<'_> {
         self.wire == Wire::OPENAI_RESPONSES && self.gateway.mode != ReplayMode::Off
     }
 
-    /// Whether the response to that request is kept to be asked for.
-    pub(crate) fn keeps_response(&self, request: &Request) -> bool {
-        self.keeps_responses() && Wish::of(&request.body).keeps
-    }
-
     /// A response that another provider gave, with what OpenAI's say of their request.
     pub(crate) fn echoed(&self, shown: Bytes, asked: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
@@ -53,14 +48,18 @@ impl Exchange<'_> {
         echoed.map_or(shown, |echoed| echoed.bytes().clone())
     }
 
-    /// What the request goes on from.
+    /// What the request goes on from; and whether its response is kept, which its story heeds.
     pub(crate) async fn resumed(
         &self,
         request: &Request,
         story: &mut Story,
     ) -> Result<Resumed, Problem> {
-        let previous = self.keeps_responses().then(|| Wish::of(&request.body).previous).flatten();
-        let Some(id) = previous else { return Ok(Resumed::Nothing) };
+        if !self.keeps_responses() {
+            return Ok(Resumed::Nothing);
+        }
+        let wish = Wish::of(&request.body);
+        story.keeps_response = wish.keeps;
+        let Some(id) = wish.previous else { return Ok(Resumed::Nothing) };
         let replay = &self.gateway.replay;
         let named = stored::find(replay, &self.tenants(), &id).await;
         let user = self.end_user(request);

@@ -60,6 +60,8 @@ pub struct Story {
     pub(crate) parent: Option<Parent>,
     /// The texts of the call that gave that turn.
     pub(crate) base: Option<Arc<Tail>>,
+    /// Whether the response is kept to be asked for.
+    pub(crate) keeps_response: bool,
     /// What changed first of all that bound seals stand behind, where they had to be left out for it.
     pub(crate) prefix_changed: Option<String>,
     /// What it cost, where that is known: an amount with its currency and where its prices are from.
@@ -114,6 +116,7 @@ impl Story {
             tenant: tenant.clone(),
             parent: None,
             base: None,
+            keeps_response: false,
             prefix_changed: None,
             cost: None,
             began: Instant::now(),

@@ -91,7 +91,7 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
                     {
                         is_kept = true;
                         let shown =
-                            keeper.keeps_response.then(|| shown(writer.as_mut(), to, reply));
+                            keeper.story.keeps_response.then(|| shown(writer.as_mut(), to, reply));
                         keeper.keep(reply, shown.flatten()).await;
                     }
                     if let Some(writer) = &mut writer {

@@ -24,7 +24,13 @@ const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","pr
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
 async fn gate(prefix: PrefixPolicy) -> Gate {
-    Gate::open_with(ReplayMode::Repair, prefix, Arc::new(NoKeys)).await
+    Gate::open_with(
+        ReplayMode::Repair,
+        prefix,
+        Arc::new(NoKeys),
+        throughline_sim::Options::default(),
+    )
+    .await
 }
 
 /// The status, what the header says of fates and of the prefix, and the answer.

@@ -12,10 +12,10 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{Gate, MODELS, Say};
+use harness::{Gate, MODELS, NoKeys, Say};
 use serde_json::{Value, json};
 use throughline_core::{Boxed, LogId, Store, Tenant};
-use throughline_server::{Admission, Allowance, Keyring, ReplayMode};
+use throughline_server::{Admission, Allowance, Keyring, PrefixPolicy, ReplayMode};
 use throughline_testkit::figure;
 
 const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
@@ -180,6 +180,58 @@ async fn a_refusal_belongs_to_its_conversation() {
     gate.journal().forget(&tenant, &LogId::from(thread), None).await.unwrap();
     let (status, _) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
     assert_eq!(status, 404);
+}
+
+/// A stream that is cut leaves no turn, and a story.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_cut_has_a_story() {
+    let faults = vec!["cut@600".parse().unwrap()];
+    let simulators = throughline_sim::Options { faults, ..Default::default() };
+    let gate =
+        Gate::open_with(ReplayMode::Repair, PrefixPolicy::default(), Arc::new(NoKeys), simulators)
+            .await;
+    for say in [Say::Messages, Say::Chat] {
+        let (path, came) = say.request(MODELS[0], &[say.user(QUESTION)], true);
+        let body = came.to_string().into_bytes();
+        let (status, told, _) = gate.send("POST", &path, body, &[]).await;
+        assert_eq!(status, 200);
+        let id = told["x-throughline-call"].to_str().unwrap();
+        // The answer is over before its story is kept, as nothing depends on it.
+        let path = format!("/v1/throughline/calls/{id}");
+        let told = loop {
+            let (status, told) = gate.get(&path).await;
+            if status == 200 {
+                break told;
+            }
+        };
+        assert_eq!(told["came"]["body"], came, "{told:#}");
+        assert_eq!(told["answer"]["stop"], "cut", "{told:#}");
+        assert_eq!(told["thread"], Value::Null, "{told:#}");
+    }
+}
+
+/// Two answers to the same: each call has its own texts, though both go on from one.
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_have_their_own_stories() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Messages;
+    let calls = converse(&gate, say, MODELS[0], 3).await;
+    let history = calls[2].came["messages"].as_array().unwrap();
+    let mut branches = Vec::new();
+    for number in 0..3 {
+        let mut history = history.clone();
+        history.push(say.answer(&calls[2].answer).remove(0));
+        let open = say.calls(&history[history.len() - 1..]);
+        history.extend(say.results(&open));
+        history.push(say.user(&format!("This is branch {number}.")));
+        branches.push(ask(&gate, say, MODELS[0], &history, None).await);
+    }
+    for branch in &branches {
+        assert_eq!(branch.status, 200, "{}", branch.answer);
+        let told = story(&gate, &branch.id).await;
+        assert_eq!(told["came"]["body"], branch.came);
+        assert_eq!(told["parent"], json!(calls[2].id));
+    }
 }
 
 /// Keys of two tenants.

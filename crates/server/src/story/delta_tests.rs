@@ -1,3 +1,5 @@
+//! Differences give back what they are of, and are short where little is new.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Texts are kept as they are, at the cost of what is new in them.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

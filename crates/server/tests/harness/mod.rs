@@ -108,15 +108,18 @@ impl Gate {
 
     /// One for whoever has a key of that ring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
-        Self::open_with(mode, PrefixPolicy::default(), keyring).await
+        let simulators = throughline_sim::Options::default();
+        Self::open_with(mode, PrefixPolicy::default(), keyring, simulators).await
     }
 
+    /// One before simulators that are started so.
     pub(crate) async fn open_with(
         mode: ReplayMode,
         prefix: PrefixPolicy,
         keyring: Arc<dyn Keyring>,
+        simulators: throughline_sim::Options,
     ) -> Self {
-        let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
+        let simulator = throughline_sim::start(simulators).await.unwrap();
         let catalog = Arc::new(Catalog::builtin().clone());
         let rows = ["anthropic", "openai", "gemini", "deepseek"];
         let endpoints = rows.map(|row| {
