@@ -133,8 +133,19 @@ async fn slow_readers_are_cut_and_their_requests_too() {
     until(|| provider.open.load(Ordering::SeqCst) == 0 && house.lines.calls().len() == 1000).await;
     assert_eq!(house.metric("throughline_open_streams").await, "0");
     drop(callers);
+    // Provider, gateway and callers together: without a bound each caller would cost megabytes.
+    let most = most_memory();
+    println!("FIGURE most memory with a thousand slow readers: {} MiB", most >> 10);
+    assert!(most < 1 << 20, "{most} KiB");
     assert_is_well(&house).await;
     house.close().await;
+}
+
+/// The most memory that this process has had, in kilobytes.
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Callers that vanish in the middle of a stream take their requests with them.
