@@ -21,6 +21,7 @@ use throughline_core::{
 
 use crate::access::Admission;
 use crate::claimed::Dresser;
+use crate::compression;
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::replay::{Claims, Conversation, Replay, Turn};
@@ -289,13 +290,15 @@ impl<'g> Exchange<'g> {
         let status = answer.status;
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
         headers.extend(passed.cloned());
+        let encoding = answer.header("content-encoding").map(Name::from);
         if status >= 400 {
             let body = whole(answer).await?;
             let body = if is_same {
                 body
             } else {
                 let unnamed = || format!("{} answered {status}", reached.endpoint);
-                let message = dialect::message_of(&body).unwrap_or_else(unnamed);
+                let said = compression::inflated(encoding.as_deref(), &body).unwrap_or_default();
+                let message = dialect::message_of(&said).unwrap_or_else(unnamed);
                 dialect::error(&self.wire, status, &message).bytes().clone()
             };
             headers.extend((!is_same).then(json_type));
@@ -324,7 +327,15 @@ impl<'g> Exchange<'g> {
             return Ok(Answered { status, headers, body: Outgoing::Stream(relayed) });
         }
         let body = whole(answer).await?;
-        let reply = speaker(&ready.target.origin.wire)?.decode_reply(&body, &said);
+        let readable = compression::inflated(encoding.as_deref(), &body)
+            .map_err(|error| Problem::new(502, error.to_string()));
+        let reply = match readable {
+            Ok(readable) => {
+                let decoded = speaker(&ready.target.origin.wire)?.decode_reply(&readable, &said);
+                decoded.map_err(|error| Problem::new(502, error.to_string()))
+            }
+            Err(problem) => Err(problem),
+        };
         let body = match (reply, dresser) {
             (Ok(reply), None) => {
                 keeper.keep(&reply).await;
@@ -339,7 +350,7 @@ impl<'g> Exchange<'g> {
             }
             // What cannot be read passes all the same: the caller may know better.
             (Err(_), None) => body,
-            (Err(error), Some(_)) => return Err(Problem::new(502, error.to_string())),
+            (Err(problem), Some(_)) => return Err(problem),
         };
         Ok(Answered { status, headers, body: Outgoing::Whole(body) })
     }

@@ -14,6 +14,7 @@ use throughline_codec::Catalog;
 use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
 
 use crate::access::{self, Admission, Keyring};
+use crate::compression;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Exchange, Problem};
 use crate::replay::Replay;
@@ -277,7 +278,6 @@ const OWN: &[&str] = &[
     "proxy-authorization",
     "proxy-connection",
     "expect",
-    "accept-encoding",
     "authorization",
     "x-api-key",
     "x-goog-api-key",
@@ -290,7 +290,11 @@ fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
     let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
     passed
         .filter_map(|(name, value)| {
-            Some((Name::from(name.as_str()), Name::from(value.to_str().ok()?)))
+            let (name, value) = (name.as_str(), value.to_str().ok()?);
+            if name == "accept-encoding" {
+                return Some((Name::from(name), compression::readable(value)?));
+            }
+            Some((Name::from(name), Name::from(value)))
         })
         .collect()
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod claimed;
+mod compression;
 mod dialect;
 mod exchange;
 mod gateway;

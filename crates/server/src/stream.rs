@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::claimed::Dresser;
+use crate::compression::Inflater;
 use crate::exchange::Keeper;
 
 /// How many pieces wait for a slow reader.
@@ -46,6 +47,7 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
     let Relay { answer, from, to, said, framing, dresser, keeper } = relay;
     let theirs = answer.header("content-type").and_then(Framing::of_content_type);
     let mut decoder = StreamDecoder::framed(from, &said, theirs.unwrap_or_else(|| from.framing()));
+    let mut inflater = Inflater::of(answer.header("content-encoding"));
     let mut writer =
         dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
     let mut chunks = answer.body;
@@ -53,7 +55,10 @@ async fn run(relay: Relay, pieces: mpsc::Sender<Bytes>) {
     loop {
         let chunk = chunks.next().await;
         let (events, bytes) = match &chunk {
-            Some(Ok(bytes)) => (decoder.push(bytes), Some(bytes.clone())),
+            Some(Ok(bytes)) => {
+                let readable = inflater.push(bytes).unwrap_or_default();
+                (decoder.push(&readable), Some(bytes.clone()))
+            }
             Some(Err(_)) | None => (decoder.finish(), None),
         };
         // What cannot be read passes all the same, and is not kept.

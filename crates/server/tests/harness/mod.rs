@@ -9,6 +9,9 @@
     reason = "a test fails by panicking, and asks the clock itself"
 )]
 
+pub(crate) mod official;
+pub(crate) mod scripted;
+
 use std::sync::Arc;
 
 use axum::serve::ListenerExt as _;
@@ -17,7 +20,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Boxed, Name, Provider, Wire};
+use throughline_core::{Boxed, Name, Provider, Upstream, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
     Admission, Claims, Directory, Gateway, Keyring, Reached, Replay, ReplayMode,
@@ -27,7 +30,7 @@ use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
-const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
+pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
 /// A dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,46 +102,50 @@ impl Directory for Simulated {
     }
 }
 
+/// The simulators' endpoints, each row at `{base}/at/{row}`.
+pub(crate) fn upstream(base: &str) -> Http {
+    let rows = ["anthropic", "openai", "gemini", "deepseek"];
+    let endpoints = rows.map(|row| {
+        let row = Catalog::builtin().provider(row).unwrap();
+        let key = Source::Key(throughline_core::Credential::new("sim-key"));
+        let name = format!("sim-{}", row.name);
+        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+        let options = EndpointOptions { retry, ..EndpointOptions::default() };
+        let at = format!("{base}/at/{}", row.name);
+        Endpoint::new(name, row, &at, key).unwrap().with(options)
+    });
+    Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
+}
+
+/// Opens a gateway before that upstream. Gives its address, and the folder of its store.
+pub(crate) async fn serve(upstream: Arc<dyn Upstream>, mode: ReplayMode) -> (String, Folder) {
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let folder = Folder::new("gateway");
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    let store =
+        throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+    let gateway = Gateway {
+        replay: Arc::new(Replay::new(Arc::new(store), Claims::new([7; 32]))),
+        upstream,
+        directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
+        catalog,
+        mode,
+        keyring: Arc::new(NoKeys),
+        allow_open: false,
+        body_limit: 64 << 20,
+        depth_limit: 512,
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+    tokio::spawn(async move { axum::serve(listener, gateway.router()).await.unwrap() });
+    (url, folder)
+}
+
 impl Gate {
     pub(crate) async fn open(mode: ReplayMode) -> Self {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
-        let catalog = Arc::new(Catalog::builtin().clone());
-        let rows = ["anthropic", "openai", "gemini", "deepseek"];
-        let endpoints = rows.map(|row| {
-            let row = catalog.provider(row).unwrap();
-            let key = Source::Key(throughline_core::Credential::new("sim-key"));
-            let name = format!("sim-{}", row.name);
-            let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-            let options = EndpointOptions { retry, ..EndpointOptions::default() };
-            Endpoint::new(
-                name,
-                Arc::clone(&row),
-                &format!("{}/at/{}", simulator.url(), row.name),
-                key,
-            )
-            .unwrap()
-            .with(options)
-        });
-        let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
-        let folder = Folder::new("gateway");
-        let url = format!("sqlite://{}", folder.join("store.db").display());
-        let store =
-            throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
-        let gateway = Gateway {
-            replay: Arc::new(Replay::new(Arc::new(store), Claims::new([7; 32]))),
-            upstream: Arc::new(upstream),
-            directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
-            catalog,
-            mode,
-            keyring: Arc::new(NoKeys),
-            allow_open: false,
-            body_limit: 64 << 20,
-            depth_limit: 512,
-        };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-        tokio::spawn(async move { axum::serve(listener, gateway.router()).await.unwrap() });
+        let (url, folder) = serve(Arc::new(upstream(&simulator.url())), mode).await;
         Self { url, simulator, _folder: folder }
     }
 
@@ -287,7 +294,7 @@ fn tools() -> [(&'static str, Value); 2] {
 }
 
 /// A call: its id, its name.
-type CallOf = (String, String);
+pub(crate) type CallOf = (String, String);
 
 impl Say {
     pub(crate) fn user(self, text: &str) -> Value {
@@ -297,7 +304,7 @@ impl Say {
         }
     }
 
-    fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
+    pub(crate) fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
         match self {
             Say::Messages => {
                 let tools =
@@ -334,7 +341,7 @@ impl Say {
         }
     }
 
-    fn answer(self, body: &Value) -> Vec<Value> {
+    pub(crate) fn answer(self, body: &Value) -> Vec<Value> {
         match self {
             Say::Messages => vec![json!({"role": "assistant", "content": body["content"]})],
             Say::Responses => body["output"].as_array().unwrap().clone(),
@@ -343,7 +350,7 @@ impl Say {
         }
     }
 
-    fn streamed(self, frames: &[Frame]) -> Vec<Value> {
+    pub(crate) fn streamed(self, frames: &[Frame]) -> Vec<Value> {
         let events = frames.iter().filter(|frame| &*frame.data != b"[DONE]");
         let events: Vec<Value> =
             events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
@@ -364,7 +371,7 @@ impl Say {
         }
     }
 
-    fn calls(self, said: &[Value]) -> Vec<CallOf> {
+    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallOf> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
         match self {
@@ -395,7 +402,7 @@ impl Say {
         }
     }
 
-    fn results(self, calls: &[CallOf]) -> Vec<Value> {
+    pub(crate) fn results(self, calls: &[CallOf]) -> Vec<Value> {
         match self {
             Say::Messages => {
                 let results = calls.iter().map(|(id, _)| {
@@ -425,7 +432,7 @@ impl Say {
     }
 
     /// What a careless client keeps of an answer: nothing of the reasoning.
-    fn stripped(self, said: Vec<Value>) -> Vec<Value> {
+    pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
         };
