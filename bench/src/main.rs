@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// Measure `LiteLLM` and Portkey too; scripts/peers installs them
     #[arg(long)]
     peers: bool,
+    /// Measure only the rows whose names hold this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
     /// Measure only how a probe fares while somebody misbehaves
     #[arg(long)]
     abuse: bool,

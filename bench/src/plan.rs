@@ -106,7 +106,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         subjects.push(Subject { streams: false, ..of(name, Some(server)) });
     }
     let mut rows: Vec<Row> = Vec::new();
-    for subject in &subjects {
+    let is_meant = |subject: &&Subject<'_>| {
+        options.only.as_ref().is_none_or(|only| subject.name.contains(only.as_str()))
+    };
+    for subject in subjects.iter().filter(is_meant) {
         eprintln!("{} …", subject.name.trim());
         rows.push(subject.measure(amount, at).await?);
     }

@@ -22,7 +22,7 @@ use throughline_core::{
 use crate::access::Admission;
 use crate::claimed::Dresser;
 use crate::compression;
-use crate::dialect;
+use crate::dialect::{self, Names};
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::replay::{Claims, Conversation, Replay, Turn};
 use crate::stream::{Relay, relay};
@@ -34,6 +34,8 @@ const LARGEST_ANSWER: usize = 256 << 20;
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
+    /// Whom it says that it asks for, in a header of ours.
+    pub(crate) end_user: Option<Name>,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
 }
@@ -91,7 +93,9 @@ impl<'g> Exchange<'g> {
 
     /// Asks a model.
     pub(crate) async fn call(&self, request: Request) -> Result<Answered, Problem> {
-        let asked = dialect::model(&self.wire, &request).ok_or_else(|| unnamed(&request))?;
+        let Names { model, end_user } = dialect::names(&self.wire, &request);
+        let asked = model.ok_or_else(|| unnamed(&request))?;
+        let end_user = self.caller.end_user.clone().or(end_user);
         if !self.caller.admission.allows(&asked) {
             return Err(Problem::new(403, format!("this key may not ask for {asked}")));
         }
@@ -100,7 +104,7 @@ impl<'g> Exchange<'g> {
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         for (place, reached) in all.iter().enumerate() {
             let renamed = dialect::renamed(&self.wire, request.clone(), &asked, &reached.model);
-            let ready = self.prepare(renamed, reached).await?;
+            let ready = self.prepare(renamed, reached, end_user.as_deref()).await?;
             let answer = self.send(&ready, reached, &request).await;
             let is_last = place + 1 == all.len();
             match answer {
@@ -129,7 +133,7 @@ impl<'g> Exchange<'g> {
         let nobody = || Problem::new(404, nobody);
         // Where a model is named, its own provider answers.
         let directory = &self.gateway.directory;
-        let named = dialect::model(&self.wire, &request);
+        let named = dialect::names(&self.wire, &request).model;
         let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
         let (reached, request) = match named {
             Some((all, name)) => {
@@ -164,7 +168,12 @@ impl<'g> Exchange<'g> {
         })
     }
 
-    async fn prepare(&self, request: Request, reached: &Reached) -> Result<Ready, Problem> {
+    async fn prepare(
+        &self,
+        request: Request,
+        reached: &Reached,
+        end_user: Option<&str>,
+    ) -> Result<Ready, Problem> {
         let catalog = &self.gateway.catalog;
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
@@ -186,7 +195,7 @@ impl<'g> Exchange<'g> {
             .map_err(|error| Problem::of_codec(&error))?;
         call.target = target.clone();
         let stream = call.stream;
-        let (mut encoded, conversation) = self.restored(to, call, &request, &tenant).await?;
+        let (mut encoded, conversation) = self.restored(to, call, end_user, &tenant).await?;
         let verdict = self.mended(to, &mut encoded, &target)?;
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
@@ -196,7 +205,7 @@ impl<'g> Exchange<'g> {
         &self,
         to: &dyn Codec,
         call: Call,
-        request: &Request,
+        end_user: Option<&str>,
         tenant: &Tenant,
     ) -> Result<(Encoded, Option<Conversation>), Problem> {
         let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
@@ -206,8 +215,7 @@ impl<'g> Exchange<'g> {
             Claims::remove(&mut call, Why::ByPolicy);
             return Ok((encode(&call)?, None));
         }
-        let user = dialect::end_user(request);
-        let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
+        let restored = self.gateway.replay.restore(tenant, end_user, call).await;
         let restored = restored
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;

@@ -143,6 +143,9 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
 }
 
+/// The header in which a caller says whom it asks for.
+const END_USER: &str = "x-throughline-user";
+
 /// Who asks, if that is somebody who may.
 async fn admitted(
     gateway: &Gateway,
@@ -158,6 +161,7 @@ async fn admitted(
         message: format!("the keys cannot be read: {error}"),
     })?;
     let refused = |status, message: &str| Err(Problem { status, message: message.to_owned() });
+    let end_user = headers.get(END_USER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
     match &admission {
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
@@ -170,11 +174,11 @@ async fn admitted(
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
             // A key of ours is no provider's.
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
         }
     }
 }
@@ -283,7 +287,7 @@ const OWN: &[&str] = &[
     "x-goog-api-key",
     "api-key",
     "cookie",
-    "x-throughline-user",
+    END_USER,
 ];
 
 fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {

@@ -159,6 +159,26 @@ async fn no_cut_changes_a_stream() {
     }
 }
 
+/// Of two who say the same, each is given back only what is its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_header_says_whose_conversation_it_is() {
+    let stage = Stage::open().await;
+    let say = Say::Messages;
+    let history = vec![say.user(QUESTION)];
+    let got = stage.ask(say, &history, false, "alice").await;
+    let said = say.answer(&serde_json::from_slice(&got.body).unwrap());
+    let (calls, reasoning) = (say.calls(&said), opaque(&said));
+    let again: Vec<Value> =
+        [history, say.stripped(said), say.results(&calls)].into_iter().flatten().collect();
+    for (user, owed) in [("bob", Vec::new()), ("alice", reasoning)] {
+        stage.ask(say, &again, false, user).await;
+        let (headers, asked) = stage.scripted.last();
+        let asked: Value = serde_json::from_slice(&asked).unwrap();
+        assert_eq!(opaque(std::slice::from_ref(&asked)), owed, "{user}");
+        assert_eq!(headers.get("x-throughline-user"), None, "the provider is not told");
+    }
+}
+
 /// What an official client makes of an answer through the gateway is what it makes of the provider's own.
 async fn tells_the_same(language: &str, script: &str, say: Say) {
     let stage = Stage::open().await;

@@ -5,6 +5,8 @@ use throughline_core::{
     Store, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
 };
 
+use crate::replay::chain::Visible;
+use crate::replay::memo::Captured;
 use crate::replay::{Conversation, chain, judge};
 
 /// The kind of the record that says whose turn it is.
@@ -57,11 +59,9 @@ pub(super) async fn capture(
 
 fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
     let log = append.log.clone();
-    let chain = &turn.conversation.chain;
-    let before = chain.visible_turns().saturating_sub(usize::from(chain.goes_on()));
     let whose = json::object(|o| {
         o.number("v", 1);
-        o.number("turn", before as u64);
+        o.number("turn", turns_before(turn) as u64);
         o.maybe_string("user", turn.conversation.end_user.as_deref());
     });
     append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
@@ -80,6 +80,26 @@ fn batch(tenant: &Tenant, turn: &Turn<'_>, mut append: Append) -> Batch {
         prefix: turn.prefix,
     });
     batch
+}
+
+/// The turn as reading it from the Vault would give it.
+pub(super) fn remembered(turn: &Turn<'_>) -> Captured {
+    let items = items_of(turn);
+    let size = |item: &Item| item.native.as_ref().map_or(0, |native| native.json.bytes().len());
+    Captured {
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        end_user: turn.conversation.end_user.clone(),
+        number: turns_before(turn),
+        visible: Visible::of(&items),
+        size: items.iter().map(|item| size(item) + size_of::<Item>()).sum(),
+        items,
+    }
+}
+
+/// How many visible turns stand before it.
+fn turns_before(turn: &Turn<'_>) -> usize {
+    let chain = &turn.conversation.chain;
+    chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
 }
 
 /// The whole turn: what the model had said before, where the answer goes on with it, and the answer.
