@@ -83,8 +83,11 @@ fn mended_at(
             .filter_map(|number| mends.get(*number))
             .flat_map(|mend| &mend.edits)
             .collect();
+        if edits.is_empty() {
+            return Ok(Repair { request, mended, audit: looked });
+        }
         let body = apply(&Tree::parse(request.body.clone())?, &edits);
-        if edits.is_empty() || body == request.body {
+        if body == request.body {
             return Ok(Repair { request, mended, audit: looked });
         }
         for number in taken {

@@ -281,6 +281,11 @@ pub struct Binding {
 
 /// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
 pub fn fits(pattern: &str, text: &str) -> bool {
+    // Most patterns differ from the first letters on, and need no copies.
+    let head = pattern.split('*').next().unwrap_or_default();
+    if !text.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)) {
+        return false;
+    }
     let (pattern, text) = (pattern.to_ascii_lowercase(), text.to_ascii_lowercase());
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;

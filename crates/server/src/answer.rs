@@ -8,6 +8,7 @@ use throughline_codec::{Asked, Framing, Verdict};
 use throughline_core::{Answer, Fate, Name, NodeId, Request};
 
 use crate::claimed::Dresser;
+use crate::compression;
 use crate::dialect;
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing, Reached};
@@ -95,9 +96,11 @@ impl Exchange<'_> {
         keeper: &mut Keeper,
     ) -> Result<Bytes, Problem> {
         let status = answer.status;
+        let encoding = answer.header("content-encoding").map(Name::from);
         let body = whole(answer).await?;
         let unnamed = || format!("{} answered {status}", reached.endpoint);
-        let message = dialect::message_of(&body).unwrap_or_else(unnamed);
+        let said = compression::inflated(encoding.as_deref(), &body).unwrap_or_default();
+        let message = dialect::message_of(&said).unwrap_or_else(unnamed);
         keeper.fail(status, &message).await;
         if is_same {
             return Ok(body);
@@ -114,14 +117,21 @@ impl Exchange<'_> {
         asked: &Request,
         keeper: &mut Keeper,
     ) -> Result<Bytes, Problem> {
+        let encoding = answer.header("content-encoding").map(Name::from);
         let body = whole(answer).await?;
-        let reply = speaker(&said.target.origin.wire)?.decode_reply(&body, said);
+        let from = speaker(&said.target.origin.wire)?;
+        let readable = compression::inflated(encoding.as_deref(), &body);
+        let readable = readable.map_err(|error| error.to_string());
+        let reply = readable.and_then(|readable| {
+            let reply = from.decode_reply(&readable, said).map_err(|error| error.to_string());
+            reply.map(|reply| (reply, readable))
+        });
         match (reply, dresser) {
-            (Ok(reply), None) => {
-                keeper.keep(&reply, Some(body.clone())).await;
+            (Ok((reply, readable)), None) => {
+                keeper.keep(&reply, Some(readable)).await;
                 Ok(body)
             }
-            (Ok(reply), Some(mut dresser)) => {
+            (Ok((reply, _)), Some(mut dresser)) => {
                 let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
                 let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
                 let shown = self.echoed(shown, asked);
@@ -134,12 +144,12 @@ impl Exchange<'_> {
                     facts.capture = Capture::Lost(UNREADABLE.to_owned());
                     facts.heard = body.len() as u64;
                 });
-                keeper.fail(200, &error.to_string()).await;
+                keeper.fail(200, &error).await;
                 Ok(body)
             }
             (Err(error), Some(_)) => {
                 self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
-                Err(Problem::new(502, error.to_string()))
+                Err(Problem::new(502, error))
             }
         }
     }

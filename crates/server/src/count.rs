@@ -48,7 +48,7 @@ const COUNTED_RESPONSES: &[&str] = &[
 impl Exchange<'_> {
     /// Counts the tokens of a request.
     pub(crate) async fn count(&self, request: Request) -> Result<Answered, Problem> {
-        let asked = self.named(&request)?;
+        let (asked, end_user) = self.named(&request)?;
         let all = self.reach(&asked)?;
         let nobody = || Problem::new(404, format!("nobody answers to {asked}"));
         let reached = all.into_iter().next().ok_or_else(nobody)?;
@@ -56,7 +56,7 @@ impl Exchange<'_> {
         let (inner, is_wrapped) = unwrapped(&renamed);
         let Read { call, target, tenant } = self.read(&inner, &reached)?;
         let to = speaker(&target.origin.wire)?;
-        let (mut encoded, _) = self.restored(to, call, &inner, &tenant).await?;
+        let (mut encoded, _) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
         self.mended(to, &mut encoded, &target)?;
         let ready = encoded.request;
         let wire = &target.origin.wire;

@@ -90,34 +90,62 @@ fn gemini_verb(path: &str) -> Option<&str> {
 
 /// Whether a JSON text is nested deeper than that, at any place.
 pub(crate) fn is_deeper_than(text: &[u8], limit: u32) -> bool {
-    let (mut depth, mut is_string, mut is_escaped) = (0_u32, false, false);
-    for byte in text {
+    let (mut depth, mut rest) = (0_u32, text);
+    while let Some((byte, after)) = rest.split_first() {
+        rest = match byte {
+            b'"' => behind_string(after),
+            _ => after,
+        };
         match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_string => is_escaped = true,
-            b'"' => is_string = !is_string,
-            b'{' | b'[' if !is_string => {
+            b'{' | b'[' => {
                 depth += 1;
                 if depth > limit {
                     return true;
                 }
             }
-            b'}' | b']' if !is_string => depth = depth.saturating_sub(1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
     false
 }
 
-/// The model that a request names, as its caller wrote it.
-pub(crate) fn model(wire: &Wire, request: &Request) -> Option<Name> {
-    if *wire == Wire::GEMINI {
-        let path = request.path.split('?').next()?;
-        let (_, rest) = path.split_once("/models/")?;
-        let (model, _) = rest.rsplit_once(':')?;
-        return Some(Name::from(model.replace("%2F", "/").replace("%2f", "/")));
+/// What stands behind the string that has begun. Most of a request is in strings, and is not looked at letter by letter.
+fn behind_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let is_escape = rest.get(at) == Some(&b'\\');
+        rest = rest.get(at + 1 + usize::from(is_escape)..).unwrap_or_default();
+        if !is_escape {
+            return rest;
+        }
     }
-    Tree::parse(request.body.clone()).ok()?.root().name_of("model")
+    &[]
+}
+
+/// Whom a request names.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// The model, as the caller wrote it.
+    pub(crate) model: Option<Name>,
+    /// Whom the caller says that it asks for.
+    pub(crate) end_user: Option<Name>,
+}
+
+/// Whom a request names, in one reading of it.
+pub(crate) fn names(wire: &Wire, request: &Request) -> Names {
+    let in_path = (*wire == Wire::GEMINI).then(|| model_in_path(&request.path)).flatten();
+    let Ok(tree) = Tree::parse(request.body.clone()) else {
+        return Names { model: in_path, ..Names::default() };
+    };
+    let root = tree.root();
+    let in_body = || if *wire == Wire::GEMINI { None } else { root.name_of("model") };
+    Names { model: in_path.or_else(in_body), end_user: end_user(root) }
+}
+
+fn model_in_path(path: &str) -> Option<Name> {
+    let (_, rest) = path.split('?').next()?.split_once("/models/")?;
+    let (model, _) = rest.rsplit_once(':')?;
+    Some(Name::from(model.replace("%2F", "/").replace("%2f", "/")))
 }
 
 /// The same request for the model of another name. Everything else stays as it is, byte for byte.
@@ -153,10 +181,8 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     Framing::Sse
 }
 
-/// Whom a request says that it is for.
-pub(crate) fn end_user(request: &Request) -> Option<Name> {
-    let tree = Tree::parse(request.body.clone()).ok()?;
-    let root = tree.root();
+/// Whom the caller says that it asks for.
+fn end_user(root: Node<'_>) -> Option<Name> {
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
     metadata.or_else(|| root.name_of("safety_identifier")).or_else(|| root.name_of("user"))
 }

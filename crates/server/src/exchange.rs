@@ -32,10 +32,10 @@ use crate::story::{Story, Tail};
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
+    /// Whom it says that it asks for, in a header of ours.
+    pub(crate) end_user: Option<Name>,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
-    /// For whom it asks, as a header says.
-    pub(crate) user: Option<Name>,
 }
 
 /// Why there is no answer.
@@ -144,11 +144,11 @@ impl<'g> Exchange<'g> {
         request: &Request,
         story: &mut Story,
     ) -> Result<(Ready, Reached, Answer), Problem> {
-        let asked = self.named(request)?;
+        let (asked, end_user) = self.named(request)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
         self.gateway.operations.meter.allow(&self.caller.admission, &all).await?;
-        let resumed = self.resumed(request, story).await?;
+        let resumed = self.resumed(request, end_user.as_deref(), story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
         for (place, reached) in all.into_iter().enumerate() {
@@ -159,7 +159,10 @@ impl<'g> Exchange<'g> {
             };
             let whole = resumed.at(&reached.provider.wire)?;
             let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
-            let ready = self.prepare(rename(&request.body), whole, &reached, story).await?;
+            let end_user = end_user.as_deref();
+            let renamed = rename(&request.body);
+            let ready = self.prepare(renamed, whole, &reached, end_user, story);
+            let ready = Box::pin(ready).await?;
             self.note(&ready, &reached, place);
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
@@ -221,7 +224,7 @@ impl<'g> Exchange<'g> {
         let nobody = || Problem::new(404, nobody);
         // Where a model is named, its own provider answers.
         let directory = &self.gateway.directory;
-        let named = dialect::model(&self.wire, &request);
+        let named = dialect::names(&self.wire, &request).model;
         let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
         let (reached, request) = match named {
             Some((all, name)) => {

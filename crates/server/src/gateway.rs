@@ -13,6 +13,7 @@ use throughline_codec::Catalog;
 use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
 
 use crate::access::{self, Admission, Keyring};
+use crate::compression;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
 use crate::operations::{Operations, whole_body};
@@ -162,6 +163,9 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
 }
 
+/// The header in which a caller says whom it asks for.
+const END_USER: &str = "x-throughline-user";
+
 /// Who asks, if that is somebody who may.
 async fn admitted(
     gateway: &Gateway,
@@ -180,8 +184,7 @@ async fn admitted(
         let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
         token.is_some_and(|token| gateway.operations.is_token(token))
     };
-    let user =
-        headers.get("x-throughline-user").and_then(|user| user.to_str().ok()).map(Name::from);
+    let end_user = headers.get(END_USER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
     match &admission {
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
@@ -199,11 +202,11 @@ async fn admitted(
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
             // A key of ours is no provider's.
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
+            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, credential: credential.filter(|_| !is_ours), admission, user })
+            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
         }
     }
 }
@@ -317,13 +320,12 @@ const OWN: &[&str] = &[
     "proxy-authorization",
     "proxy-connection",
     "expect",
-    "accept-encoding",
     "authorization",
     "x-api-key",
     "x-goog-api-key",
     "api-key",
     "cookie",
-    "x-throughline-user",
+    END_USER,
     TOKEN,
 ];
 
@@ -334,7 +336,11 @@ fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
     let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
     passed
         .filter_map(|(name, value)| {
-            Some((Name::from(name.as_str()), Name::from(value.to_str().ok()?)))
+            let (name, value) = (name.as_str(), value.to_str().ok()?);
+            if name == "accept-encoding" {
+                return Some((Name::from(name), compression::readable(value)?));
+            }
+            Some((Name::from(name), Name::from(value)))
         })
         .collect()
 }

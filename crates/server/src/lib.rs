@@ -6,6 +6,7 @@
 mod access;
 mod answer;
 mod claimed;
+mod compression;
 mod count;
 mod dialect;
 mod exchange;

@@ -63,7 +63,7 @@ impl Exchange<'_> {
         &self,
         to: &dyn Codec,
         found: Found,
-        request: &Request,
+        (request, end_user): (&Request, Option<&str>),
         reached: &Reached,
         tenant: &Tenant,
     ) -> Result<(Found, Option<String>), Problem> {
@@ -82,7 +82,7 @@ impl Exchange<'_> {
         {
             let frozen = Request { body, ..request.clone() };
             let Read { call, .. } = self.read(&frozen, reached)?;
-            found = self.restored(to, call, &frozen, tenant).await?;
+            found = self.restored(to, call, end_user, tenant).await?;
         }
         if !has_changed(&found.0) {
             return Ok((found, None));

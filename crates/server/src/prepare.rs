@@ -4,7 +4,7 @@
 use throughline_codec::{Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, repair};
 use throughline_core::{Call, Encoded, Name, Request, Target, Tenant, Tree, Why};
 
-use crate::dialect;
+use crate::dialect::{self, Names};
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Reached, ReplayMode};
 use crate::prefix;
@@ -38,14 +38,11 @@ pub(crate) struct Ready {
 }
 
 impl Exchange<'_> {
-    /// Whom the caller says that it asks for.
-    pub(crate) fn end_user(&self, request: &Request) -> Option<Name> {
-        self.caller.user.clone().or_else(|| dialect::end_user(request))
-    }
-
-    /// The model that is asked for.
-    pub(crate) fn named(&self, request: &Request) -> Result<Name, Problem> {
-        dialect::model(&self.wire, request).ok_or_else(|| unnamed(request))
+    /// The model that a request asks for, and the end-user that it is for.
+    pub(crate) fn named(&self, request: &Request) -> Result<(Name, Option<Name>), Problem> {
+        let Names { model, end_user } = dialect::names(&self.wire, request);
+        let model = model.ok_or_else(|| unnamed(request))?;
+        Ok((model, self.caller.end_user.clone().or(end_user)))
     }
 
     /// Whom the caller reaches by that name, in the order in which they are tried.
@@ -62,6 +59,7 @@ impl Exchange<'_> {
         request: Request,
         resumed: Option<(&Stored, Request)>,
         reached: &Reached,
+        end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Ready, Problem> {
         let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
@@ -69,9 +67,10 @@ impl Exchange<'_> {
         story.tenant = tenant.clone();
         let to = speaker(&target.origin.wire)?;
         let stream = call.stream;
-        let mut found = self.restored(to, call, whole, &tenant).await?;
+        let mut found = self.restored(to, call, end_user, &tenant).await?;
         if prefix::has_changed(&found.0) {
-            let (again, changed) = self.bound(to, found, whole, reached, &tenant).await?;
+            let again = self.bound(to, found, (whole, end_user), reached, &tenant);
+            let (again, changed) = Box::pin(again).await?;
             found = again;
             story.prefix_changed = changed;
         }
@@ -123,7 +122,7 @@ impl Exchange<'_> {
         &self,
         to: &dyn Codec,
         call: Call,
-        request: &Request,
+        end_user: Option<&str>,
         tenant: &Tenant,
     ) -> Result<Found, Problem> {
         let encode = |call: &Call| to.encode(call).map_err(|error| Problem::of_codec(&error));
@@ -133,10 +132,9 @@ impl Exchange<'_> {
             Claims::remove(&mut call, Why::ByPolicy);
             return Ok((encode(&call)?, None));
         }
-        let user = self.end_user(request);
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
-        let restored = self.gateway.replay.restore(tenant, user.as_deref(), call).await;
+        let restored = self.gateway.replay.restore(tenant, end_user, call).await;
         let restored = restored
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;

@@ -86,7 +86,12 @@ impl Replay {
         tenant: &Tenant,
         turn: &Turn<'_>,
     ) -> Result<Option<NodeId>, StoreError> {
-        capture::capture(self, tenant, turn).await
+        let kept = capture::capture(self, tenant, turn).await?;
+        if let Some(node) = &kept {
+            // The next request most likely goes on from here.
+            self.memo.put(tenant, node, &Arc::new(capture::remembered(turn)));
+        }
+        Ok(kept)
     }
 
     /// Puts back what the client of a request has lost. The Call was read from that request, for its target.

@@ -52,6 +52,7 @@ impl Exchange<'_> {
     pub(crate) async fn resumed(
         &self,
         request: &Request,
+        end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Resumed, Problem> {
         if !self.keeps_responses() {
@@ -62,9 +63,8 @@ impl Exchange<'_> {
         let Some(id) = wish.previous else { return Ok(Resumed::Nothing) };
         let replay = &self.gateway.replay;
         let named = stored::find(replay, &self.tenants(), &id).await;
-        let user = self.end_user(request);
         let stored = match named.map_err(|error| unreadable(&error))? {
-            Named::Here(stored) if stored.is_of(user.as_deref()) => stored,
+            Named::Here(stored) if stored.is_of(end_user) => stored,
             Named::Unknown if !Claims::is_response(&id) => return Ok(Resumed::Unknown(id)),
             Named::Here(_) | Named::Gone | Named::Unknown => return Err(no_previous(&id)),
         };

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::answer::UNREADABLE;
 use crate::claimed::Dresser;
+use crate::compression::Inflater;
 use crate::exchange::Cut;
 use crate::keeper::Keeper;
 use crate::operations::{Capture, Ticket};
@@ -64,6 +65,7 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
     let out = Out { pieces, room, slow_reader };
     let theirs = answer.header("content-type").and_then(Framing::of_content_type);
     let mut decoder = StreamDecoder::framed(from, &said, theirs.unwrap_or_else(|| from.framing()));
+    let mut inflater = Inflater::of(answer.header("content-encoding"));
     let mut writer =
         dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
     let mut chunks = answer.body;
@@ -76,7 +78,10 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
             () = out.pieces.closed() => break "the caller went away",
         };
         let (events, bytes) = match &chunk {
-            Some(Ok(bytes)) => (decoder.push(bytes), Some(bytes.clone())),
+            Some(Ok(bytes)) => {
+                let readable = inflater.push(bytes).unwrap_or_default();
+                (decoder.push(&readable), Some(bytes.clone()))
+            }
             Some(Err(_)) | None => (decoder.finish(), None),
         };
         let broke = chunk.as_ref().and_then(|chunk| chunk.as_ref().err().map(ToString::to_string));

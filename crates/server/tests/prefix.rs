@@ -10,9 +10,7 @@
 
 mod harness;
 
-use std::sync::Arc;
-
-use harness::{Gate, NoKeys};
+use harness::{Gate, Opening};
 use serde_json::{Value, json};
 use throughline_server::{PrefixPolicy, ReplayMode};
 
@@ -24,13 +22,8 @@ const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","pr
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
 async fn gate(prefix: PrefixPolicy) -> Gate {
-    Gate::open_with(
-        ReplayMode::Repair,
-        prefix,
-        Arc::new(NoKeys),
-        throughline_sim::Options::default(),
-    )
-    .await
+    let opening = Opening { prefix, ..Opening::of(ReplayMode::Repair) };
+    Gate::open_with(opening, throughline_sim::Options::default()).await
 }
 
 /// The status, what the header says of fates and of the prefix, and the answer.

@@ -10,19 +10,18 @@
 mod harness;
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Output, Stdio};
 
-use harness::{Gate, MODELS};
+use harness::{Gate, MODELS, official};
 use throughline_server::ReplayMode;
 use throughline_sim::{Ledger, Returned, Verdict};
-use throughline_testkit::{figure, skip, workspace_root};
+use throughline_testkit::figure;
 
 /// Runs one script with both kinds of client, and asks the simulators what they thought of it.
 async fn run(language: &str, script: &str) {
     for keeping in ["honest", "lossy"] {
         let gate = Gate::open(ReplayMode::Repair).await;
-        let Some(output) = converse(&gate, language, script, keeping, &MODELS).await else {
+        let Some(output) = official::run(language, script, gate.url(), keeping, &MODELS).await
+        else {
             return;
         };
         let said = String::from_utf8_lossy(&output.stdout);
@@ -48,7 +47,9 @@ async fn run(language: &str, script: &str) {
 /// itself is told its id; every other is told the whole conversation, reasoning included.
 async fn run_stored(language: &str, script: &str) {
     let gate = Gate::open(ReplayMode::Repair).await;
-    let Some(output) = converse(&gate, language, script, "honest", &MODELS).await else { return };
+    let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {
+        return;
+    };
     let said = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
@@ -100,38 +101,6 @@ fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
     assert_eq!(finals, 0, "the last conversation has no end");
 }
 
-/// Runs one script; skips where its clients are not installed.
-async fn converse(
-    gate: &Gate,
-    language: &str,
-    script: &str,
-    keeping: &str,
-    models: &[&str],
-) -> Option<Output> {
-    let Some(mut command) = interpreter(language) else {
-        skip(&format!("{language} clients: run scripts/sdks to install them"));
-        return None;
-    };
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
-    command.arg(scripts.join(script)).arg(gate.url()).arg(keeping).args(models);
-    Some(command.stdin(Stdio::null()).output().await.unwrap())
-}
-
-/// The interpreter that has the clients, if `scripts/sdks` was run.
-fn interpreter(language: &str) -> Option<tokio::process::Command> {
-    let home = workspace_root().join("target/sdks");
-    let (program, needed) = match language {
-        "python" => (home.join("python/bin/python"), home.join("python/bin/python")),
-        _ => ("node".into(), home.join("node/node_modules")),
-    };
-    let mut command = needed.exists().then(|| tokio::process::Command::new(program))?;
-    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
-        command.env_remove(key);
-    }
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("NO_PROXY", "127.0.0.1");
-    Some(command)
-}
-
 /// Without the gateway's care the simulators refuse what a lossy client sends: so the tests above can fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lossy_client_is_refused_when_replay_is_off() {
@@ -141,9 +110,9 @@ async fn a_lossy_client_is_refused_when_replay_is_off() {
         ("openai_chat.py", "sim/deepseek-v4-pro", "must be passed back to the API"),
     ] {
         let gate = Gate::open(ReplayMode::Off).await;
-        let Some(output) = converse(&gate, "python", script, "lossy", &[model]).await else {
-            return;
-        };
+        let models = [model];
+        let run = official::run("python", script, gate.url(), "lossy", &models);
+        let Some(output) = run.await else { return };
         assert!(!output.status.success(), "{script} got through");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(words), "the client is told what the simulator said: {error}");

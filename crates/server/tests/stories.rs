@@ -12,10 +12,10 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{Gate, MODELS, NoKeys, Say};
+use harness::{Gate, MODELS, Opening, Say};
 use serde_json::{Value, json};
 use throughline_core::{Boxed, LogId, Store, Tenant};
-use throughline_server::{Admission, Allowance, Keyring, PrefixPolicy, ReplayMode};
+use throughline_server::{Admission, Allowance, Keyring, ReplayMode};
 use throughline_testkit::figure;
 
 const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
@@ -187,9 +187,7 @@ async fn a_refusal_belongs_to_its_conversation() {
 async fn a_stream_that_was_cut_has_a_story() {
     let faults = vec!["cut@600".parse().unwrap()];
     let simulators = throughline_sim::Options { faults, ..Default::default() };
-    let gate =
-        Gate::open_with(ReplayMode::Repair, PrefixPolicy::default(), Arc::new(NoKeys), simulators)
-            .await;
+    let gate = Gate::open_with(Opening::of(ReplayMode::Repair), simulators).await;
     for say in [Say::Messages, Say::Chat] {
         let (path, came) = say.request(MODELS[0], &[say.user(QUESTION)], true);
         let body = came.to_string().into_bytes();

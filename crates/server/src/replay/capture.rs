@@ -5,6 +5,8 @@ use throughline_core::{
     Stop, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
 };
 
+use crate::replay::chain::Visible;
+use crate::replay::memo::Captured;
 use crate::replay::{Conversation, Replay, chain, judge};
 use crate::stored;
 use crate::story::{GoesOn, Story, Tail};
@@ -84,11 +86,9 @@ fn batch(
     goes_on: GoesOn<'_>,
 ) -> (Batch, Option<Tail>) {
     let log = append.log.clone();
-    let chain = &turn.conversation.chain;
-    let before = chain.visible_turns().saturating_sub(usize::from(chain.goes_on()));
     let whose = json::object(|o| {
         o.number("v", 1);
-        o.number("turn", before as u64);
+        o.number("turn", turns_before(turn) as u64);
         o.maybe_string("user", turn.conversation.end_user.as_deref());
     });
     append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
@@ -115,6 +115,26 @@ fn batch(
         prefix: turn.prefix,
     });
     (batch, tail)
+}
+
+/// The turn as reading it from the Vault would give it.
+pub(super) fn remembered(turn: &Turn<'_>) -> Captured {
+    let items = items_of(turn);
+    let size = |item: &Item| item.native.as_ref().map_or(0, |native| native.json.bytes().len());
+    Captured {
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        end_user: turn.conversation.end_user.clone(),
+        number: turns_before(turn),
+        visible: Visible::of(&items),
+        size: items.iter().map(|item| size(item) + size_of::<Item>()).sum(),
+        items,
+    }
+}
+
+/// How many visible turns stand before it.
+fn turns_before(turn: &Turn<'_>) -> usize {
+    let chain = &turn.conversation.chain;
+    chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
 }
 
 /// The whole turn: what the model had said before, where the answer goes on with it, and the answer.

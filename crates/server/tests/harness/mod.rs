@@ -9,6 +9,9 @@
     reason = "a test fails by panicking, and asks the clock itself"
 )]
 
+pub(crate) mod official;
+pub(crate) mod scripted;
+
 use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
@@ -16,7 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Boxed, Name, Provider, Wire};
+use throughline_core::{Boxed, Name, Provider, Upstream, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
     Admission, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy, Reached,
@@ -28,7 +31,7 @@ use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
-const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
+pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
 /// A dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(crate) struct Gate {
 }
 
 /// There are no keys.
-pub(crate) struct NoKeys;
+struct NoKeys;
 
 impl Keyring for NoKeys {
     fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
@@ -101,72 +104,88 @@ impl Directory for Simulated {
     }
 }
 
+/// The simulators' endpoints, each row at `{base}/at/{row}`.
+pub(crate) fn upstream(base: &str) -> Http {
+    let rows = ["anthropic", "openai", "gemini", "deepseek"];
+    let endpoints = rows.map(|row| {
+        let row = Catalog::builtin().provider(row).unwrap();
+        let key = Source::Key(throughline_core::Credential::new("sim-key"));
+        let name = format!("sim-{}", row.name);
+        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+        let options = EndpointOptions { retry, ..EndpointOptions::default() };
+        let at = format!("{base}/at/{}", row.name);
+        Endpoint::new(name, row, &at, key).unwrap().with(options)
+    });
+    Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
+}
+
+/// How a gateway is opened.
+pub(crate) struct Opening {
+    pub(crate) mode: ReplayMode,
+    pub(crate) prefix: PrefixPolicy,
+    pub(crate) keyring: Arc<dyn Keyring>,
+}
+
+impl Opening {
+    /// One without keys.
+    pub(crate) fn of(mode: ReplayMode) -> Self {
+        Self { mode, prefix: PrefixPolicy::default(), keyring: Arc::new(NoKeys) }
+    }
+}
+
+/// Opens a gateway before that upstream. Gives its address, its store, and the folder of that.
+pub(crate) async fn serve(
+    upstream: Arc<dyn Upstream>,
+    opening: Opening,
+) -> (String, Journal, Folder) {
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let folder = Folder::new("gateway");
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    let store =
+        throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+    let operations = Operations::new(
+        Arc::new(store.clone()),
+        Arc::new(Unpriced),
+        Arc::new(Silent),
+        Limits::default(),
+    )
+    .unwrap();
+    let gateway = Gateway {
+        replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
+        upstream,
+        directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
+        catalog,
+        mode: opening.mode,
+        prefix: opening.prefix,
+        keyring: opening.keyring,
+        allow_open: false,
+        body_limit: 64 << 20,
+        depth_limit: 512,
+        operations: Arc::new(operations),
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let never = std::future::pending::<()>;
+    tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
+    (url, store, folder)
+}
+
 impl Gate {
     pub(crate) async fn open(mode: ReplayMode) -> Self {
-        Self::open_for(mode, Arc::new(NoKeys)).await
+        Self::open_with(Opening::of(mode), throughline_sim::Options::default()).await
     }
 
     /// One for whoever has a key of that ring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
-        let simulators = throughline_sim::Options::default();
-        Self::open_with(mode, PrefixPolicy::default(), keyring, simulators).await
+        let opening = Opening { keyring, ..Opening::of(mode) };
+        Self::open_with(opening, throughline_sim::Options::default()).await
     }
 
     /// One before simulators that are started so.
-    pub(crate) async fn open_with(
-        mode: ReplayMode,
-        prefix: PrefixPolicy,
-        keyring: Arc<dyn Keyring>,
-        simulators: throughline_sim::Options,
-    ) -> Self {
+    pub(crate) async fn open_with(opening: Opening, simulators: throughline_sim::Options) -> Self {
         let simulator = throughline_sim::start(simulators).await.unwrap();
-        let catalog = Arc::new(Catalog::builtin().clone());
-        let rows = ["anthropic", "openai", "gemini", "deepseek"];
-        let endpoints = rows.map(|row| {
-            let row = catalog.provider(row).unwrap();
-            let key = Source::Key(throughline_core::Credential::new("sim-key"));
-            let name = format!("sim-{}", row.name);
-            let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-            let options = EndpointOptions { retry, ..EndpointOptions::default() };
-            Endpoint::new(
-                name,
-                Arc::clone(&row),
-                &format!("{}/at/{}", simulator.url(), row.name),
-                key,
-            )
-            .unwrap()
-            .with(options)
-        });
-        let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
-        let folder = Folder::new("gateway");
-        let url = format!("sqlite://{}", folder.join("store.db").display());
-        let store =
-            throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
-        let operations = Operations::new(
-            Arc::new(store.clone()),
-            Arc::new(Unpriced),
-            Arc::new(Silent),
-            Limits::default(),
-        )
-        .unwrap();
-        let gateway = Gateway {
-            replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
-            upstream: Arc::new(upstream),
-            directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
-            catalog,
-            mode,
-            prefix,
-            keyring,
-            allow_open: false,
-            body_limit: 64 << 20,
-            depth_limit: 512,
-            operations: Arc::new(operations),
-        };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let never = std::future::pending::<()>;
-        tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
-        Self { url, simulator, journal: store, _folder: folder }
+        let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), opening).await;
+        Self { url, simulator, journal, _folder: folder }
     }
 
     /// The store behind it.
@@ -475,7 +494,7 @@ impl Say {
     }
 
     /// What a careless client keeps of an answer: nothing of the reasoning.
-    fn stripped(self, said: Vec<Value>) -> Vec<Value> {
+    pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
         };

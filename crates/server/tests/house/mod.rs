@@ -259,6 +259,7 @@ impl House {
             directory: Arc::new(Everything(Arc::clone(&catalog))),
             catalog,
             mode: ReplayMode::Repair,
+            prefix: throughline_server::PrefixPolicy::default(),
             keyring: Arc::new(Keys(plan.admission)),
             allow_open: false,
             body_limit: plan.body_limit,

@@ -300,7 +300,11 @@ pub(super) fn find(
     tenant: &Tenant,
     keys: &[SealedKey],
 ) -> Result<Vec<Option<Found>>, rusqlite::Error> {
-    keys.iter().map(|key| find_one(db, tenant, *key)).collect()
+    // One look at the database for all of them.
+    let look = db.unchecked_transaction()?;
+    let found = keys.iter().map(|key| find_one(&look, tenant, *key)).collect();
+    look.finish()?;
+    found
 }
 
 fn find_one(

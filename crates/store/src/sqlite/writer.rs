@@ -134,6 +134,7 @@ impl WriterHandle {
             chains: Chains::new(name),
             series: None,
             durability: options.durability,
+            is_synchronous: true,
             unflushed: None,
             unsigned: None,
             waiters,
@@ -206,6 +207,8 @@ pub(super) struct Writer {
     chains: Chains,
     series: Option<Series>,
     durability: Durability,
+    /// Whether a commit is on the disk when it is done.
+    is_synchronous: bool,
     /// Since when there is something that a loss of power would take.
     unflushed: Option<Instant>,
     /// Since when there is something that no manifest names.
@@ -417,11 +420,13 @@ impl Writer {
         done
     }
 
-    fn set_synchronous(&self, full: bool) -> Result<(), rusqlite::Error> {
-        if self.durability == Durability::Durable {
+    fn set_synchronous(&mut self, full: bool) -> Result<(), rusqlite::Error> {
+        if self.is_synchronous == full {
             return Ok(());
         }
-        self.db.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })
+        self.db.pragma_update(None, "synchronous", if full { "FULL" } else { "NORMAL" })?;
+        self.is_synchronous = full;
+        Ok(())
     }
 }
 

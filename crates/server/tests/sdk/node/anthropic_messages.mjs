@@ -14,6 +14,7 @@ function connect(url, model) {
       const thinking = { type: "enabled", budget_tokens: 2048, display: "summarized" };
       const request = { model, max_tokens: 8192, thinking, tools, messages };
       const message = await (stream ? client.messages.stream(request).finalMessage() : client.messages.create(request));
+      this.whole = message;
       const calls = message.content.some((block) => block.type === "tool_use");
       assert.equal(message.stop_reason, calls ? "tool_use" : "end_turn");
       return [{ role: "assistant", content: message.content }];

@@ -42,9 +42,19 @@ async function converse(client, stream, lossy) {
   return answers;
 }
 
-/** Arguments: the gateway's address, `honest` or `lossy`, and the models. One conversation whole and one streamed each. */
+/** Asks once, and prints all that the client made of the answer. */
+async function tell(client, stream) {
+  await client.ask([client.user(QUESTION)], stream);
+  console.log(JSON.stringify(client.whole));
+}
+
+/** Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models. One conversation whole and one streamed each. */
 export async function main(connect, hold = converse) {
   const [url, keeping, ...models] = process.argv.slice(2);
+  if (keeping === "tell") {
+    for (const model of models) for (const stream of [false, true]) await tell(connect(url, model), stream);
+    return;
+  }
   for (const model of models) {
     for (const stream of [false, true]) {
       const name = `${model} ${keeping} ${stream ? "streamed" : "whole"}`;

@@ -11,6 +11,9 @@ const config = {
   thinkingConfig: { includeThoughts: true, thinkingLevel: ThinkingLevel.LOW },
 };
 
+/** A response without the headers of the connection. */
+const told = ({ sdkHttpResponse: _, ...response }) => response;
+
 function connect(url, model) {
   const client = new GoogleGenAI({ apiKey: "no-key", httpOptions: { baseUrl: url } });
   return {
@@ -18,13 +21,17 @@ function connect(url, model) {
     async ask(contents, stream) {
       const request = { model, contents, config };
       if (!stream) {
-        const [candidate] = (await client.models.generateContent(request)).candidates;
+        this.whole = told(await client.models.generateContent(request));
+        const [candidate] = this.whole.candidates;
         assert.equal(candidate.finishReason, "STOP");
         return [candidate.content];
       }
       const parts = [];
       let finish;
-      for await (const { candidates } of await client.models.generateContentStream(request)) {
+      this.whole = [];
+      for await (const chunk of await client.models.generateContentStream(request)) {
+        this.whole.push(told(chunk));
+        const { candidates } = chunk;
         parts.push(...(candidates[0].content?.parts ?? []));
         finish = candidates[0].finishReason ?? finish;
       }

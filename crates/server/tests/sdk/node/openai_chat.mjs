@@ -12,9 +12,9 @@ async function streamed(client, request) {
   const events = client.chat.completions.stream(request);
   let reasoning = "";
   for await (const chunk of events) reasoning += chunk.choices[0]?.delta?.reasoning_content ?? "";
-  const [choice] = (await events.finalChatCompletion()).choices;
-  if (reasoning) choice.message.reasoning_content = reasoning;
-  return choice;
+  const completion = await events.finalChatCompletion();
+  if (reasoning) completion.choices[0].message.reasoning_content = reasoning;
+  return completion;
 }
 
 function connect(url, model) {
@@ -23,9 +23,8 @@ function connect(url, model) {
     user: (text) => ({ role: "user", content: text }),
     async ask(messages, stream) {
       const request = { model, messages, tools, reasoning_effort: "medium" };
-      const { message, finish_reason } = stream
-        ? await streamed(client, request)
-        : (await client.chat.completions.create(request)).choices[0];
+      this.whole = await (stream ? streamed(client, request) : client.chat.completions.create(request));
+      const [{ message, finish_reason }] = this.whole.choices;
       assert.equal(finish_reason, message.tool_calls?.length ? "tool_calls" : "stop");
       const { parsed: _, ...said } = message;
       return [said];

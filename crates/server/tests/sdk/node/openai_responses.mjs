@@ -17,6 +17,7 @@ function connect(url, model) {
         include: ["reasoning.encrypted_content"], reasoning: { effort: "medium", summary: "auto" },
       };
       const response = await (stream ? client.responses.stream(request).finalResponse() : client.responses.create(request));
+      this.whole = response;
       assert.equal(response.status, "completed");
       return response.output.map(({ parsed_arguments: _, ...item }) => item);
     },

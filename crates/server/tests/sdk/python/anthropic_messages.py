@@ -22,6 +22,7 @@ class Client:
                 message = events.get_final_message()
         else:
             message = self.client.messages.create(**request)
+        self.whole = message
         calls = any(b.type == "tool_use" for b in message.content)
         assert message.stop_reason == ("tool_use" if calls else "end_turn"), message.stop_reason
         assert message.usage.output_tokens > 0

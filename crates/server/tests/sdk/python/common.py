@@ -42,9 +42,20 @@ def converse(client, stream, lossy):
     return answers
 
 
+def tell(client, stream):
+    """Asks once, and prints all that the client made of the answer."""
+    client.ask([client.user(QUESTION)], stream)
+    print(json.dumps(client.whole, default=lambda said: said.model_dump(mode="json"), sort_keys=True))
+
+
 def main(connect, hold=converse):
-    """Arguments: the gateway's address, `honest` or `lossy`, and the models. One conversation whole and one streamed each."""
+    """Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models. One conversation whole and one streamed each."""
     url, keeping, *models = sys.argv[1:]
+    if keeping == "tell":
+        for model in models:
+            tell(connect(url, model), False)
+            tell(connect(url, model), True)
+        return
     for model in models:
         for stream in (False, True):
             how = "streamed" if stream else "whole"

@@ -18,6 +18,11 @@ CONFIG = types.GenerateContentConfig(
 )
 
 
+def told(response):
+    """A response without the headers of the connection."""
+    return response.model_dump(mode="json", exclude={"sdk_http_response"})
+
+
 class Client:
     def __init__(self, url, model):
         self.client = genai.Client(api_key="no-key", http_options=types.HttpOptions(base_url=url))
@@ -30,10 +35,12 @@ class Client:
         request = dict(model=self.model, contents=history, config=CONFIG)
         if not stream:
             response = self.client.models.generate_content(**request)
+            self.whole = told(response)
             assert response.candidates[0].finish_reason == "STOP", response
             return [response.candidates[0].content]
-        parts, finish = [], None
+        parts, finish, self.whole = [], None, []
         for chunk in self.client.models.generate_content_stream(**request):
+            self.whole.append(told(chunk))
             candidate = chunk.candidates[0]
             finish = candidate.finish_reason or finish
             parts += (candidate.content.parts or []) if candidate.content else []

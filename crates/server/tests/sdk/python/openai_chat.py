@@ -23,9 +23,10 @@ class Client:
         request = dict(model=self.model, messages=history, tools=TOOLS, reasoning_effort="medium")
         if stream:
             with self.client.chat.completions.stream(**request) as events:
-                choice = events.get_final_completion().choices[0]
+                self.whole = events.get_final_completion()
         else:
-            choice = self.client.chat.completions.create(**request).choices[0]
+            self.whole = self.client.chat.completions.create(**request)
+        choice = self.whole.choices[0]
         message = choice.message
         assert choice.finish_reason == ("tool_calls" if message.tool_calls else "stop"), choice
         said = message.model_dump(exclude_none=True)

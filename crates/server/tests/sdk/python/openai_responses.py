@@ -35,6 +35,7 @@ class Client:
             assert [item.type for item in done] == [item.type for item in response.output], done
         else:
             response = self.client.responses.create(**request)
+        self.whole = response
         assert response.status == "completed" and response.usage.output_tokens > 0, response
         ours = {"parsed", "parsed_arguments"}
         items = [item.model_dump(exclude_none=True) for item in response.output]

@@ -1,0 +1,181 @@
+//! How a probe fares while somebody misbehaves: the time that 99 of 100 of its answers take, before and during each abuse.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::gateway::{self, Capture};
+use crate::load::{self, Line, Measured, Work};
+use crate::process::Server;
+use crate::reply::Model;
+use crate::talk::{Dialect, Size, Talk};
+
+/// How many times slower the probe may become.
+const MOST: f64 = 3.0;
+/// How many misbehave at once where each needs a connection only.
+const CROWD: usize = 1000;
+/// How many misbehave at once where each keeps the gateway busy.
+const FEW: usize = 2;
+
+/// A way to misbehave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Abuse {
+    DeepJson,
+    HugeBody,
+    SlowHeaders,
+    SlowReaders,
+    StalledProvider,
+    BrokenOff,
+    Garbage,
+}
+
+impl Abuse {
+    const ALL: [Abuse; 7] = [
+        Abuse::DeepJson,
+        Abuse::HugeBody,
+        Abuse::SlowHeaders,
+        Abuse::SlowReaders,
+        Abuse::StalledProvider,
+        Abuse::BrokenOff,
+        Abuse::Garbage,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Abuse::DeepJson => "JSON nested 10,000 deep",
+            Abuse::HugeBody => "a chunked body of 1 GB",
+            Abuse::SlowHeaders => "1,000 headers, a byte at a time",
+            Abuse::SlowReaders => "1,000 streams that nobody reads",
+            Abuse::StalledProvider => "1,000 streams that do not go on",
+            Abuse::BrokenOff => "streams whose caller goes away",
+            Abuse::Garbage => "bodies that are no JSON",
+        }
+    }
+
+    fn crowd(self) -> usize {
+        match self {
+            Abuse::SlowHeaders | Abuse::SlowReaders | Abuse::StalledProvider => CROWD,
+            Abuse::DeepJson | Abuse::HugeBody | Abuse::BrokenOff | Abuse::Garbage => FEW,
+        }
+    }
+
+    /// Misbehaves once. What comes back is of no interest, nor is how it ends.
+    async fn act(self, address: SocketAddr) -> anyhow::Result<()> {
+        match self {
+            Abuse::DeepJson => {
+                let body = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
+                Line::open(address).await?.whole("/v1/messages", body.into()).await?;
+            }
+            Abuse::Garbage => {
+                let body = Bytes::from(vec![b'{'; 64 << 10]);
+                Line::open(address).await?.whole("/v1/messages", body).await?;
+            }
+            Abuse::HugeBody => huge_body(address).await?,
+            Abuse::SlowHeaders => {
+                let mut connection = TcpStream::connect(address).await?;
+                connection.write_all(b"POST /v1/messages HTTP/1.1\r\nx-slow: ").await?;
+                loop {
+                    connection.write_all(b"a").await?;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+            Abuse::SlowReaders => {
+                let mut connection = TcpStream::connect(address).await?;
+                let body = talk(Model::Long).request(true);
+                connection
+                    .write_all(head(&format!("content-length: {}", body.len())).as_bytes())
+                    .await?;
+                connection.write_all(&body).await?;
+                std::future::pending::<()>().await;
+            }
+            Abuse::StalledProvider => {
+                let mut line = Line::open(address).await?;
+                let response = line.post("/v1/messages", talk(Model::Held).request(true)).await?;
+                response.into_body().collect().await?;
+            }
+            Abuse::BrokenOff => {
+                let mut line = Line::open(address).await?;
+                let body = talk(Model::Held).request(true);
+                let mut body = line.post("/v1/messages", body).await?.into_body();
+                body.frame().await.context("a stream without a piece")??;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn talk(model: Model) -> Talk {
+    Talk::new(Dialect::Messages, model, Size::Small, false)
+}
+
+fn head(length: &str) -> String {
+    format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+    )
+}
+
+async fn huge_body(address: SocketAddr) -> anyhow::Result<()> {
+    let mut connection = TcpStream::connect(address).await?;
+    connection.write_all(head("transfer-encoding: chunked").as_bytes()).await?;
+    let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..1024 {
+        connection.write_all(&chunk).await?;
+    }
+    connection.read_u8().await?;
+    Ok(())
+}
+
+pub(crate) async fn run() -> anyhow::Result<()> {
+    let upstream = Server::of_ours(&["upstream"]).await?;
+    println!("a probe's p99 with one connection, before and during each abuse");
+    println!("{:<34} {:>10} {:>10} {:>7} {:>9}", "", "before", "during", "ratio", "MiB");
+    for abuse in Abuse::ALL {
+        let gateway = gateway::start(upstream.address, Capture::Durable).await?;
+        let address = gateway.server.address;
+        probe(address).await?;
+        let before = probe(address).await?.within(0.99);
+        let mut abusers = JoinSet::new();
+        for _ in 0..abuse.crowd() {
+            abusers.spawn(async move {
+                loop {
+                    // Whether it is let in or shown the door, it comes again.
+                    abuse.act(address).await.ok();
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        // The crowd is there before it is measured.
+        probe(address).await?;
+        let during = probe(address).await?.within(0.99);
+        let memory = gateway.server.memory()?;
+        abusers.shutdown().await;
+        let ratio = during.as_secs_f64() / before.as_secs_f64();
+        println!(
+            "{:<34} {:>7} µs {:>7} µs {:>7.2} {:>9.1}  {}",
+            abuse.name(),
+            before.as_micros(),
+            during.as_micros(),
+            ratio,
+            memory as f64 / 1_048_576.0,
+            if ratio <= MOST { "yes" } else { "NO: at most 3" }
+        );
+    }
+    Ok(())
+}
+
+async fn probe(address: SocketAddr) -> anyhow::Result<Measured> {
+    let work = Work {
+        dialect: Dialect::Messages,
+        size: Size::Small,
+        lossy: false,
+        connections: 1,
+        conversations: 200,
+    };
+    load::run(address, work).await
+}

@@ -1,0 +1,28 @@
+//! What a bare commit to the same disk takes: one row of an answer's size, with nothing around it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rusqlite::Connection;
+
+const COMMITS: usize = 200;
+
+/// The median of some commits, each for itself.
+pub(crate) fn bare() -> anyhow::Result<Duration> {
+    let own = std::env::current_exe()?;
+    let home = own.parent().context("this program lies nowhere")?;
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
+    let database = Connection::open(folder.path().join("bare.db"))?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    database.pragma_update(None, "synchronous", "FULL")?;
+    database.execute("CREATE TABLE rows (content BLOB)", [])?;
+    let content = vec![7_u8; 2 << 10];
+    let mut times = Vec::with_capacity(COMMITS);
+    for _ in 0..COMMITS {
+        let began = Instant::now();
+        database.execute("INSERT INTO rows VALUES (?1)", [&content])?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    times.get(COMMITS / 2).copied().context("no commit was measured")
+}

@@ -1,0 +1,51 @@
+//! Throughline itself: the release binary that lies beside this program, with a store of its own.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::process::Server;
+
+/// When an answer counts as captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capture {
+    Durable,
+    Relaxed,
+}
+
+impl Capture {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Capture::Durable => "durable",
+            Capture::Relaxed => "relaxed",
+        }
+    }
+}
+
+/// Throughline, with its folder.
+pub(crate) struct Gateway {
+    pub(crate) server: Server,
+    _folder: TempDir,
+}
+
+/// Starts it before that provider. The folder lies beside the binary, on the disk that is built on.
+pub(crate) async fn start(upstream: SocketAddr, capture: Capture) -> anyhow::Result<Gateway> {
+    let own = std::env::current_exe()?;
+    let home = own.parent().context("this program lies nowhere")?;
+    let program = home.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
+    anyhow::ensure!(program.exists(), "there is no {}: run scripts/bench", program.display());
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
+    let config = folder.path().join("throughline.toml");
+    let text = format!(
+        "[gateway]\nreplay = \"repair\"\ncapture = \"{}\"\n\n[providers.mock]\nkind = \"anthropic\"\n\
+         base_url = \"http://{upstream}\"\napi_key = \"none\"\nmodels = [\"claude-*\"]\n",
+        capture.name()
+    );
+    std::fs::write(&config, text)?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+    command.arg("--store").arg(format!("sqlite://{}", folder.path().join("store.db").display()));
+    Ok(Gateway { server: Server::start(command).await?, _folder: folder })
+}

@@ -1,0 +1,58 @@
+//! Other gateways, where `scripts/peers` has installed them under `target/peers`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+use crate::process::Server;
+
+/// Those that can be started. Of the others it is said why not.
+pub(crate) async fn start(upstream: SocketAddr) -> Vec<(String, Server)> {
+    let mut started = Vec::new();
+    for (name, server) in [("LiteLLM", litellm(upstream).await), ("Portkey", portkey().await)] {
+        match server {
+            Ok(server) => started.push((name.to_owned(), server)),
+            Err(error) => println!("{name} is not measured: {error:#}"),
+        }
+    }
+    started
+}
+
+fn home() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let target = own.parent().and_then(|release| release.parent());
+    Ok(target.context("this program lies nowhere")?.join("peers"))
+}
+
+async fn free() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    Ok(listener.local_addr()?)
+}
+
+async fn litellm(upstream: SocketAddr) -> anyhow::Result<Server> {
+    let program = home()?.join("python/bin/litellm");
+    anyhow::ensure!(program.exists(), "run scripts/peers to install it");
+    let address = free().await?;
+    let config = home()?.join("litellm.yaml");
+    let text = format!(
+        "model_list:\n  - model_name: \"*\"\n    litellm_params:\n      model: anthropic/*\n      \
+         api_base: http://{upstream}\n      api_key: none\n"
+    );
+    std::fs::write(&config, text)?;
+    let mut command = Command::new(program);
+    command.arg("--config").arg(&config).args(["--host", "127.0.0.1"]);
+    command.args(["--port", &address.port().to_string()]);
+    Server::at(command, address).await
+}
+
+async fn portkey() -> anyhow::Result<Server> {
+    let program = home()?.join("node/node_modules/@portkey-ai/gateway/build/start-server.js");
+    anyhow::ensure!(program.exists(), "run scripts/peers to install it");
+    let address = free().await?;
+    let mut command = Command::new("node");
+    command.arg(program).arg(format!("--port={}", address.port())).arg("--headless");
+    Server::at(command, address).await
+}

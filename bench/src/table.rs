@@ -1,0 +1,157 @@
+//! The figures, and the targets beside them.
+
+use std::time::Duration;
+
+use crate::plan::{Pair, Row};
+use crate::streams::STREAMS;
+
+/// Prints the table, and how the targets were met.
+pub(crate) fn print(rows: &[Row], commit: Duration) {
+    println!("\nrequests of a growing conversation; answers of 2 KB, streams of 16 KB");
+    println!(
+        "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        "",
+        "2K/s",
+        "2K/s",
+        "200K/s",
+        "200K/s",
+        "+p50",
+        "+p99",
+        "+p50",
+        "+p99",
+        "+first",
+        "cpu/req",
+        "cpu/req",
+        "MiB",
+        "MiB"
+    );
+    println!(
+        "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        "",
+        "1 conn",
+        "32",
+        "1 conn",
+        "32",
+        "2K",
+        "2K",
+        "200K",
+        "200K",
+        "token",
+        "2K",
+        "200K",
+        "idle",
+        "loaded"
+    );
+    let direct = rows.first();
+    for row in rows {
+        println!("{}", line(row, direct));
+    }
+    println!("\n{STREAMS} streams at once");
+    for row in rows {
+        if let Some(streams) = row.streams {
+            println!(
+                "{:<26} {:>6.1} KiB each, begun after {:.2} s, ended {:.2} s after they were let go on",
+                row.name,
+                streams.each as f64 / 1024.0,
+                streams.begun.as_secs_f64(),
+                streams.ended.as_secs_f64()
+            );
+        }
+    }
+    println!("\na bare commit to the same disk: {}", time(commit));
+    targets(rows, commit);
+}
+
+fn line(row: &Row, direct: Option<&Row>) -> String {
+    let added = |own: &Pair, theirs: Option<&Pair>, share| {
+        let own = own.one.within(share);
+        theirs.map_or_else(String::new, |theirs| since(own, theirs.one.within(share)))
+    };
+    let (small, large) = (direct.map(|row| &row.small), direct.map(|row| &row.large));
+    let first = row.first.as_ref().zip(direct.and_then(|row| row.first.as_ref()));
+    let first = first.map(|(own, theirs)| since(own.within(0.5), theirs.within(0.5)));
+    let memory = |bytes: Option<u64>| {
+        bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1_048_576.0))
+    };
+    let cpu = |pair: &Pair| pair.time.map_or_else(|| "-".to_owned(), time);
+    format!(
+        "{:<26} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        row.name,
+        row.small.one.rate(),
+        row.small.many.rate(),
+        row.large.one.rate(),
+        row.large.many.rate(),
+        added(&row.small, small, 0.5),
+        added(&row.small, small, 0.99),
+        added(&row.large, large, 0.5),
+        added(&row.large, large, 0.99),
+        first.unwrap_or_else(|| "-".to_owned()),
+        cpu(&row.small),
+        cpu(&row.large),
+        memory(row.memory.as_ref().map(|memory| memory.idle)),
+        memory(row.memory.as_ref().map(|memory| memory.loaded)),
+    )
+}
+
+/// How the targets were met.
+fn targets(rows: &[Row], commit: Duration) {
+    let named = |name: &str| rows.iter().find(|row| row.name.trim() == name);
+    let (Some(direct), Some(proxy)) = (named("direct"), named("bare proxy")) else { return };
+    let (Some(relaxed), Some(durable)) =
+        (named("throughline relaxed"), named("throughline durable"))
+    else {
+        return;
+    };
+    println!("\ntargets");
+    let ratio = |own: &Pair, theirs: &Pair| own.many.rate() / theirs.many.rate();
+    let at_least = |what: &str, ratio: f64, least: f64| {
+        println!("{:<52} {ratio:>8.2} ≥ {least:<8} {}", what, met(ratio >= least));
+    };
+    at_least("relaxed / proxy, rate at 32, 2 KB", ratio(&relaxed.small, &proxy.small), 0.6);
+    at_least("relaxed / proxy, rate at 32, 200 KB", ratio(&relaxed.large, &proxy.large), 0.4);
+    if let Some(crossing) = named("relaxed, chat → messages") {
+        at_least("another dialect / proxy, 2 KB", ratio(&crossing.small, &proxy.small), 0.4);
+    }
+    let at_most = |what: &str, own: Duration, most: Duration| {
+        println!("{:<52} {:>8} ≤ {:<8} {}", what, time(own), time(most), met(own <= most));
+    };
+    let pairs: [(&str, fn(&Row) -> &Pair); 2] =
+        [("2 KB", |row| &row.small), ("200 KB", |row| &row.large)];
+    for (size, of) in pairs {
+        let added = |row: &Row| of(row).one.within(0.5).saturating_sub(of(direct).one.within(0.5));
+        let most = added(proxy) * 2;
+        at_most(&format!("added p50, relaxed, {size}: twice the proxy's"), added(relaxed), most);
+        let most = most + commit * 3 / 2;
+        at_most(&format!("added p50, durable, {size}: and 1.5 commits"), added(durable), most);
+    }
+    let at_most = |what: &str, own: u64, most: u64| {
+        let kib = |bytes: u64| format!("{:.0} KiB", bytes as f64 / 1024.0);
+        println!("{:<52} {:>8} ≤ {:<8} {}", what, kib(own), kib(most), met(own <= most));
+    };
+    if let Some(memory) = &relaxed.memory {
+        at_most("memory when idle", memory.idle, 40 << 20);
+    }
+    if let Some(streams) = relaxed.streams {
+        at_most("memory of an open stream", streams.each, 64 << 10);
+    }
+}
+
+fn met(is_met: bool) -> &'static str {
+    if is_met { "yes" } else { "NO" }
+}
+
+fn time(time: Duration) -> String {
+    let microseconds = time.as_micros();
+    if microseconds < 10_000 {
+        format!("{microseconds} µs")
+    } else {
+        format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+    }
+}
+
+fn since(own: Duration, theirs: Duration) -> String {
+    match own.checked_sub(theirs) {
+        Some(added) => time(added),
+        None => format!("-{}", time(theirs - own)),
+    }
+}

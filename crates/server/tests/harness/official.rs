@@ -1,0 +1,38 @@
+//! The official clients, in the environments that `scripts/sdks` makes.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use throughline_testkit::{skip, workspace_root};
+
+/// Runs one script against a gateway; skips where its clients are not installed.
+pub(crate) async fn run(
+    language: &str,
+    script: &str,
+    url: &str,
+    keeping: &str,
+    models: &[&str],
+) -> Option<Output> {
+    let Some(mut command) = interpreter(language) else {
+        skip(&format!("{language} clients: run scripts/sdks to install them"));
+        return None;
+    };
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
+    command.arg(scripts.join(script)).arg(url).arg(keeping).args(models);
+    Some(command.stdin(Stdio::null()).output().await.unwrap())
+}
+
+/// The interpreter that has the clients, if `scripts/sdks` was run.
+fn interpreter(language: &str) -> Option<tokio::process::Command> {
+    let home = workspace_root().join("target/sdks");
+    let (program, needed) = match language {
+        "python" => (home.join("python/bin/python"), home.join("python/bin/python")),
+        _ => ("node".into(), home.join("node/node_modules")),
+    };
+    let mut command = needed.exists().then(|| tokio::process::Command::new(program))?;
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
+        command.env_remove(key);
+    }
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("NO_PROXY", "127.0.0.1");
+    Some(command)
+}
