@@ -109,8 +109,8 @@ fn items_are_told_by_who_speaks_and_what_it_is() {
     let ran = kept.run(&["items", "thread"]);
     assert_eq!(
         ran.out,
-        "  1  item  user  Where is it warm?\n  2  item  assistant thought  Rome first.\n  \
-         3  item  assistant call  weather {\"city\":\"Rome\"}\n"
+        "  1  item  0.0  user  Where is it warm?\n  2  item  0.1  assistant thought  Rome first.\n  \
+         3  item  0.2  assistant call  weather {\"city\":\"Rome\"}\n"
     );
 }
 

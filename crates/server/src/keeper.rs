@@ -35,6 +35,7 @@ impl Keeper {
         });
         let Some(conversation) = &self.conversation else { return };
         self.story.ends(reply);
+        self.story.cost = self.ticket.cost(&reply.usage);
         let user = conversation.end_user.as_deref();
         let response = shown.filter(|_| self.story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;

@@ -64,7 +64,7 @@ pub struct Story {
     pub(crate) keeps_response: bool,
     /// What changed first of all that bound seals stand behind, where they had to be left out for it.
     pub(crate) prefix_changed: Option<String>,
-    /// What it cost, where that is known: an amount with its currency and where its prices are from.
+    /// What it cost, where that is known.
     pub(crate) cost: Option<Json>,
     began: Instant,
     dialect: Wire,

@@ -103,3 +103,27 @@ async fn a_conversation_changes_its_model_and_comes_back() {
     }
     figure("seals that came back to the first of five models", returned);
 }
+
+/// Where the first target of a route cannot be reached, the second goes on with the same conversation; and when the first one is
+/// back, its own seals are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fallback_keeps_the_thread_whole() {
+    let [claude, ..] = harness::MODELS;
+    let models = [claude, harness::FALLBACK, claude];
+    for dialect in Say::ALL {
+        for (stream, drops) in [(false, false), (true, true)] {
+            let gate = Gate::open(ReplayMode::Repair).await;
+            gate.switch(dialect, &models, stream, drops).await;
+            gate.assert_nothing_refused();
+            let ledger = gate.ledger();
+            let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
+            let [first, second, last] = ledger.entries.as_slice() else { panic!("{what}") };
+            assert_eq!(second.wire, "openai-responses", "{what}");
+            assert!(second.returned.is_empty(), "another's seal: {what}");
+            for issued in &first.issued {
+                let is_back = last.returned.iter().any(|back| back.seal == issued.seal);
+                assert!(is_back, "a seal of the first answer is missing: {what}");
+            }
+        }
+    }
+}

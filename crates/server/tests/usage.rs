@@ -57,6 +57,14 @@ async fn what_a_key_used_is_told_to_its_holder() {
     ] {
         assert!(call.contains(told), "{told} is not in {call}");
     }
+    // The story of the call says it, too.
+    let id = serde_json::from_str::<Value>(&call[call.find('{').unwrap()..]).unwrap()["call"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let story = house.said(&format!("/v1/throughline/calls/{id}"), "", "").await;
+    let story: Value = serde_json::from_str(&story.body).unwrap();
+    assert_eq!(story["cost"], json!({"micro_usd": 140, "prices": "one dollar"}), "{story}");
     assert_eq!(house.metric("throughline_calls_total{dialect=\"anthropic-messages\",provider=\"raw\",model=\"claude-sonnet-4-5\",status=\"200\"}").await, "3");
     assert_eq!(house.metric("throughline_tokens_total{provider=\"raw\",model=\"claude-sonnet-4-5\",kind=\"output\"}").await, "60");
     assert_eq!(

@@ -222,7 +222,7 @@ fn wrong_values_are_told_with_what_to_write() {
         ),
         (
             "[gateway]\nprefix = \"drop\"",
-            "2:10: `prefix` must be one of freeze, drop_block, error; did you mean `drop_block`?"
+            "2:10: `prefix` must be one of freeze, freeze_or_error, drop_block, error; did you mean `drop_block`?"
                 .to_owned(),
         ),
         ("[gateway]\nbody_limit = \"much\"", format!("2:14: `body_limit` {bytes}")),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use throughline_codec::Verdict;
-use throughline_core::{Did, Fate, Name, Tenant, Usage, Wire};
+use throughline_core::{Did, Fate, Json, Name, Tenant, Usage, Wire, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -139,6 +139,17 @@ impl Ticket {
     pub(crate) fn note_first_byte(&self) {
         let after = self.started.elapsed();
         self.note(|facts| facts.first_byte = Some(after));
+    }
+
+    /// What that costs, as a story tells it: dollars, and the table that they are from. Nothing where nobody knows.
+    pub(crate) fn cost(&self, usage: &Usage) -> Option<Json> {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let meter = &self.operations.meter;
+        let price = meter.price(facts.provider.as_ref()?, facts.model.as_ref()?)?;
+        let used = Used::once(*usage, Some(price));
+        Some(json::object(|o| {
+            o.number("micro_usd", used.micro_usd()).string("prices", meter.prices());
+        }))
     }
 
     /// Notes that the answer is a stream, which is open from now on.

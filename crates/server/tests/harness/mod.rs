@@ -31,6 +31,10 @@ use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+/// A route: first to a Claude that nobody can reach, then to a GPT.
+pub(crate) const FALLBACK: &str = "fallback";
+/// An endpoint at which nobody listens.
+const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
 /// A dialect.
@@ -83,6 +87,12 @@ impl Simulated {
 
 impl Directory for Simulated {
     fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        if model == FALLBACK {
+            let [claude, gpt, ..] = MODELS;
+            let down = self.reach(claude)?.into_iter();
+            let down = down.map(|reached| Reached { endpoint: DOWN.into(), ..reached });
+            return Ok(down.chain(self.reach(gpt)?).collect());
+        }
         let model = model.strip_prefix("sim/").unwrap_or(model);
         let provider = self.row(model).ok_or_else(|| format!("there is no model `{model}`"))?;
         let endpoint = Name::from(format!("sim-{}", provider.name));
@@ -107,15 +117,18 @@ impl Directory for Simulated {
 /// The simulators' endpoints, each row at `{base}/at/{row}`.
 pub(crate) fn upstream(base: &str) -> Http {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
-    let endpoints = rows.map(|row| {
+    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let options = EndpointOptions { retry, ..EndpointOptions::default() };
+    let endpoint = |name: &str, row: &str, at: &str| {
         let row = Catalog::builtin().provider(row).unwrap();
         let key = Source::Key(throughline_core::Credential::new("sim-key"));
-        let name = format!("sim-{}", row.name);
-        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-        let options = EndpointOptions { retry, ..EndpointOptions::default() };
-        let at = format!("{base}/at/{}", row.name);
-        Endpoint::new(name, row, &at, key).unwrap().with(options)
-    });
+        Endpoint::new(name, row, at, key).unwrap().with(options)
+    };
+    let simulated =
+        rows.map(|row| endpoint(&format!("sim-{row}"), row, &format!("{base}/at/{row}")));
+    // Port 1 is nobody's.
+    let endpoints =
+        simulated.into_iter().chain([endpoint(DOWN, "anthropic", "http://127.0.0.1:1")]);
     Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
 }
 
@@ -287,6 +300,19 @@ impl Gate {
         body: Vec<u8>,
         headers: &[(&str, &str)],
     ) -> (u16, hyper::HeaderMap, bytes::Bytes) {
+        let response = self.begin(method, path, body, headers).await;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        (status, headers, response.into_body().collect().await.unwrap().to_bytes())
+    }
+
+    /// The answer to any request, when it has begun.
+    pub(crate) async fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> hyper::Response<hyper::body::Incoming> {
         let mut request =
             hyper::Request::builder().method(method).uri(format!("{}{path}", self.url));
         for (name, value) in headers {
@@ -294,9 +320,7 @@ impl Gate {
         }
         let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let response = client.request(request).await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        (status, headers, response.into_body().collect().await.unwrap().to_bytes())
+        client.request(request).await.unwrap()
     }
 
     /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
