@@ -78,10 +78,10 @@ impl Stage {
         let (headers, _) = self.scripted.last();
         assert_eq!(headers["accept-encoding"], "gzip, deflate, br", "{what}");
         let said = if stream {
-            let mut framer = Framer::new(Framing::of_content_type(&said.kind).unwrap());
+            let mut reader = Framer::new(Framing::of_content_type(&said.kind).unwrap());
             let mut frames = Vec::new();
-            framer.push(&said.body, &mut frames).unwrap();
-            framer.finish(&mut frames).unwrap();
+            reader.push(&said.body, &mut frames).unwrap();
+            reader.finish(&mut frames).unwrap();
             say.streamed(&frames)
         } else {
             say.answer(&serde_json::from_slice(&said.body).unwrap())
