@@ -128,9 +128,10 @@ impl Subject<'_> {
         let large = self.pair(Size::Large, amount.large, amount.rounds).await?;
         let loaded = self.server.map(Server::memory).transpose()?;
         let memory = idle.zip(loaded).map(|(idle, loaded)| Memory { idle, loaded });
-        let first = match self.streams {
-            true => Some(load::first_pieces(self.address, amount.first).await?),
-            false => None,
+        let first = if self.streams {
+            Some(load::first_pieces(self.address, amount.first).await?)
+        } else {
+            None
         };
         let streams = match self.server.filter(|_| self.streams) {
             Some(server) => Some(streams::run(server, upstream).await?),
@@ -159,7 +160,8 @@ impl Subject<'_> {
             let many = load::run(self.address, work(MANY, talks.1)).await?;
             let after = self.server.map(Server::taken).transpose()?;
             if many.rate() > best.many.rate() {
-                let taken = before.zip(after).map(|(before, after)| after.time - before.time);
+                let taken =
+                    before.zip(after).map(|(before, after)| after.time.saturating_sub(before.time));
                 best.time = taken.map(|time| time / many.requests.max(1) as u32);
                 best.many = many;
             }

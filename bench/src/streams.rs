@@ -30,7 +30,7 @@ pub(crate) struct Streams {
 /// Opens them at the server, and lets them go on at the provider.
 pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<Streams> {
     let before = server.memory()?;
-    let began = Instant::now();
+    let start = Instant::now();
     let mut opening = JoinSet::new();
     for _ in 0..STREAMS {
         let address = server.address;
@@ -49,9 +49,9 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     while let Some(opened) = opening.join_next().await {
         open.push(opened??);
     }
-    let begun = began.elapsed();
+    let begun = start.elapsed();
     let each = server.memory()?.saturating_sub(before) / STREAMS as u64;
-    let began = Instant::now();
+    let release = Instant::now();
     Line::open(upstream).await?.whole("/release", Bytes::new()).await?;
     let mut ending = JoinSet::new();
     for (line, mut body) in open {
@@ -69,5 +69,5 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     while let Some(ended) = ending.join_next().await {
         ended??;
     }
-    Ok(Streams { each, begun, ended: began.elapsed() })
+    Ok(Streams { each, begun, ended: release.elapsed() })
 }

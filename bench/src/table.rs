@@ -115,10 +115,11 @@ fn targets(rows: &[Row], commit: Duration) {
     let at_most = |what: &str, own: Duration, most: Duration| {
         println!("{:<52} {:>8} ≤ {:<8} {}", what, time(own), time(most), met(own <= most));
     };
-    let pairs: [(&str, fn(&Row) -> &Pair); 2] =
-        [("2 KB", |row| &row.small), ("200 KB", |row| &row.large)];
-    for (size, of) in pairs {
-        let added = |row: &Row| of(row).one.within(0.5).saturating_sub(of(direct).one.within(0.5));
+    for (size, is_small) in [("2 KB", true), ("200 KB", false)] {
+        let of = |row: &Row| {
+            if is_small { row.small.one.within(0.5) } else { row.large.one.within(0.5) }
+        };
+        let added = |row: &Row| of(row).saturating_sub(of(direct));
         let most = added(proxy) * 2;
         at_most(&format!("added p50, relaxed, {size}: twice the proxy's"), added(relaxed), most);
         let most = most + commit * 3 / 2;
@@ -152,6 +153,6 @@ fn time(time: Duration) -> String {
 fn since(own: Duration, theirs: Duration) -> String {
     match own.checked_sub(theirs) {
         Some(added) => time(added),
-        None => format!("-{}", time(theirs - own)),
+        None => format!("-{}", time(theirs.saturating_sub(own))),
     }
 }

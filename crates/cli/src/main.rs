@@ -51,10 +51,6 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::failure::Failure;
 use crate::options::{Command, Config, Options};
 
-/// A request is thousands of small pieces of memory, for which the system's allocator takes a sixth of the gateway's time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(code) => code,
