@@ -6,6 +6,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
 use throughline_core::{Boxed, Name, Tenant, fits};
 
 use crate::operations::Allowance;
@@ -62,9 +63,10 @@ impl Admission {
 pub(crate) const KEY: &str = "tl_";
 
 /// Whether a request comes from this machine, and from no other site's page.
-pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = text(HOST).unwrap_or_default();
+    // HTTP/2 has no such header, and says it beside the path.
+    let host = text(HOST).or(authority.map(Authority::as_str)).unwrap_or_default();
     let is_foreign = |origin: &str| {
         let site = origin.split_once("://").map(|(_, site)| site);
         site != Some(host)
@@ -97,7 +99,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
         origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
-        is_local(&headers)
+        is_local(&headers, None)
     }
 
     #[test]
@@ -115,6 +117,14 @@ mod tests {
         ] {
             assert!(!local(host, None), "{host}");
         }
+    }
+
+    #[test]
+    fn http_2_says_it_beside_the_path() {
+        let is_local =
+            |authority: &str| is_local(&HeaderMap::new(), Some(&authority.parse().unwrap()));
+        assert!(is_local("127.0.0.1:4400"));
+        assert!(!is_local("example.com"));
     }
 
     #[test]

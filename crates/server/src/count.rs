@@ -11,6 +11,8 @@ use crate::dialect;
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing};
 use crate::prepare::Read;
+use crate::replay::Claims;
+use crate::story::Story;
 
 /// How many bytes of a request are about one token, where nobody counts.
 const BYTES_OF_A_TOKEN: u64 = 4;
@@ -52,6 +54,11 @@ impl Exchange<'_> {
         let all = self.reach(&asked)?;
         let nobody = || Problem::new(404, format!("nobody answers to {asked}"));
         let reached = all.into_iter().next().ok_or_else(nobody)?;
+        let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
+        let mut story = Story::begin(node, &self.caller.tenant, &self.wire, &request);
+        let resumed = self.resumed(&request, end_user.as_deref(), &mut story).await?;
+        let unfolded = resumed.at(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
+        let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };
         let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
         let (inner, is_wrapped) = unwrapped(&renamed);
         let Read { call, target, tenant } = self.read(&inner, &reached)?;

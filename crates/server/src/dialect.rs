@@ -53,7 +53,7 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         ("GET", "/v1/models") => Door::Models(Wire::OPENAI_CHAT),
         ("GET", "/v1beta/models") => Door::Models(Wire::GEMINI),
         ("POST", path)
-            if gemini_verb(path).is_some_and(|verb| verb.ends_with("enerateContent")) =>
+            if matches!(gemini_verb(path), Some("generateContent" | "streamGenerateContent")) =>
         {
             Door::Call(Wire::GEMINI)
         }

@@ -18,15 +18,16 @@ use throughline_codec::{Codec, CodecError, codec};
 use throughline_core::{
     Answer, Credential, Name, NodeId, Outgoing as Sent, Request, Tenant, UpstreamError, Wire,
 };
+use tokio::time::timeout;
 
 use crate::access::Admission;
-use crate::answer::refuse_redirect;
+use crate::answer::{passes_back, refuse_redirect};
 use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::operations::{Fates, Ticket};
 use crate::prepare::Ready;
 use crate::replay::Claims;
-use crate::story::{Story, Tail};
+use crate::story::{Story, Tail, Texts};
 
 /// Who asks.
 #[derive(Clone)]
@@ -129,8 +130,14 @@ impl<'g> Exchange<'g> {
             }
             Err(problem) => {
                 story.fails(problem.status, &*problem.message);
+                // What was not even read is not worth its place.
+                if story.is_unread() {
+                    story.texts = Texts::default();
+                }
                 if self.gateway.mode != ReplayMode::Off {
-                    drop(self.gateway.replay.stories().keep(&story).await);
+                    let longest = self.gateway.operations.limits.capture;
+                    let keeping = self.gateway.replay.stories().keep(&story);
+                    drop(timeout(longest, keeping).await);
                 }
                 Err(problem)
             }
@@ -151,8 +158,15 @@ impl<'g> Exchange<'g> {
         let resumed = self.resumed(request, end_user.as_deref(), story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
+        // A caller's own key is for the first of those who are asked with one, and goes to nobody else.
+        let keyed = all.iter().find(|reached| reached.is_callers);
+        let keyed = keyed.map(|reached| reached.endpoint.clone());
         for (place, reached) in all.into_iter().enumerate() {
             left -= 1;
+            if reached.is_callers && Some(&reached.endpoint) != keyed.as_ref() {
+                story.goes_on_from(&reached.endpoint, "there is no key for it");
+                continue;
+            }
             let rename = |body: &Bytes| {
                 let request = Request { body: body.clone(), ..request.clone() };
                 dialect::renamed(&self.wire, request, &asked, &reached.model)
@@ -220,6 +234,10 @@ impl<'g> Exchange<'g> {
             let message = "this key has a budget, and nobody knows what this costs";
             return Err(Problem::new(403, message));
         }
+        if Claims::are_in(request.path.as_bytes()) || Claims::are_in(&request.body) {
+            let message = "this holds ids or handles of the gateway's own, which no provider knows: ask without them";
+            return Err(Problem::new(400, message));
+        }
         let nobody = format!("no provider answers {method} {}", bare(&request.path));
         let nobody = || Problem::new(404, nobody);
         // Where a model is named, its own provider answers.
@@ -262,7 +280,8 @@ impl<'g> Exchange<'g> {
                 Cut(error.to_string())
             })
         });
-        let (status, headers) = (answer.status, answer.headers);
+        let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, true));
+        let (status, headers) = (answer.status, passed.cloned().collect());
         Ok(Answered { status, headers, body: Outgoing::Stream(Box::pin(body)) })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::Stream;
@@ -114,7 +114,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         Door::Story(_) => Wire::OPENAI_CHAT,
         Door::Response(..) => Wire::OPENAI_RESPONSES,
     };
-    let caller = match admitted(&gateway, &method, &parts.headers, parts.uri.query()).await {
+    let caller = match admitted(&gateway, &method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
         Err(problem) => return turned_away(&gateway, &wire, &problem),
     };
@@ -171,12 +171,10 @@ async fn admitted(
     gateway: &Gateway,
     method: &str,
     headers: &HeaderMap,
-    query: Option<&str>,
+    uri: &Uri,
 ) -> Result<Caller, Problem> {
-    let credential = credential(headers, query);
-    let is_ours = credential.as_ref().is_some_and(|key| key.reveal().starts_with(access::KEY));
-    let key = credential.as_ref().map(Credential::reveal).filter(|_| is_ours);
-    let admission = gateway.keyring.admit(key).await;
+    let (key, credential) = credentials(headers, uri.query());
+    let admission = gateway.keyring.admit(key.as_ref().map(Credential::reveal)).await;
     let admission = admission
         .map_err(|error| Problem::new(503, format!("the keys cannot be read: {error}")))?;
     let refused = |status, message: &str| Err(Problem::new(status, message));
@@ -189,11 +187,13 @@ async fn admitted(
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
         }
-        Admission::Open if !gateway.allow_open && !access::is_local(headers) => refused(
-            403,
-            "this gateway has no keys, so it answers this machine only: ask it as localhost, \
+        Admission::Open if !gateway.allow_open && !access::is_local(headers, uri.authority()) => {
+            refused(
+                403,
+                "this gateway has no keys, so it answers this machine only: ask it as localhost, \
              or make a key with `throughline keys create`",
-        ),
+            )
+        }
         Admission::Open if access::is_change_by_page(method, headers) && !has_token() => refused(
             403,
             "a page that changes something shows the token of GET /v1/throughline/token in the \
@@ -201,12 +201,11 @@ async fn admitted(
         ),
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
-            // A key of ours is no provider's.
-            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, end_user, credential, admission })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, end_user, credential: credential.filter(|_| !is_ours), admission })
+            Ok(Caller { tenant, end_user, credential, admission })
         }
     }
 }
@@ -352,11 +351,21 @@ fn without_key(path: &str) -> Name {
     if kept.is_empty() { Name::from(bare) } else { format!("{bare}?{}", kept.join("&")).into() }
 }
 
-/// The key that the caller brings.
-fn credential(headers: &HeaderMap, query: Option<&str>) -> Option<Credential> {
+/// The keys that a caller brings: ours, and a provider's. Each dialect has a place of its own for one.
+fn credentials(
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> (Option<Credential>, Option<Credential>) {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    let key = text("x-api-key").or_else(|| text("x-goog-api-key")).or_else(|| text("api-key"));
+    let bearer = text("authorization").and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
     let query = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("key="));
-    key.or(bearer).or(query).map(Credential::new)
+    let keys = [text("x-api-key"), text("x-goog-api-key"), text("api-key"), bearer, query];
+    let find = |is_ours: bool| {
+        let mut keys = keys.iter().flatten();
+        keys.find(|key| key.starts_with(access::KEY) == is_ours).map(|key| Credential::new(*key))
+    };
+    (find(true), find(false))
 }

@@ -34,11 +34,6 @@ impl Resumed {
 }
 
 impl Exchange<'_> {
-    /// Whether responses are asked for, and kept.
-    fn keeps_responses(&self) -> bool {
-        self.wire == Wire::OPENAI_RESPONSES && self.gateway.mode != ReplayMode::Off
-    }
-
     /// A response that another provider gave, with what OpenAI's say of their request.
     pub(crate) fn echoed(&self, shown: Bytes, asked: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
@@ -55,10 +50,15 @@ impl Exchange<'_> {
         end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Resumed, Problem> {
-        if !self.keeps_responses() {
+        if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(Resumed::Nothing);
         }
         let wish = Wish::of(&request.body);
+        if self.gateway.mode == ReplayMode::Off {
+            // What is ours goes to no provider, whatever the mode.
+            let ours = wish.previous.filter(|id| Claims::is_response(id));
+            return ours.map_or(Ok(Resumed::Nothing), |id| Err(no_previous(&id)));
+        }
         story.keeps_response = wish.keeps;
         let Some(id) = wish.previous else { return Ok(Resumed::Nothing) };
         let replay = &self.gateway.replay;
@@ -85,11 +85,16 @@ impl Exchange<'_> {
         let replay = &self.gateway.replay;
         let named = stored::find(replay, &self.tenants(), id).await;
         let stored = match named.map_err(|error| unreadable(&error))? {
-            Named::Here(stored) => stored,
+            // Where a caller says whom it asks for, others' responses are not there.
+            Named::Here(stored)
+                if self.caller.end_user.as_deref().is_none_or(|user| stored.is_of(Some(user))) =>
+            {
+                stored
+            }
             Named::Unknown if !Claims::is_response(id) && self.has_own_provider() => {
                 return self.other(method, request).await;
             }
-            Named::Gone | Named::Unknown => return Err(no_response(id)),
+            Named::Here(_) | Named::Gone | Named::Unknown => return Err(no_response(id)),
         };
         let said = match wanted {
             Wanted::Itself => stored.response(),

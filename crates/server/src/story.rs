@@ -165,6 +165,11 @@ impl Story {
         self.attempts.push(Attempt { endpoint, said });
     }
 
+    /// Whether nobody has looked at what came: whom it is for was not known, or may not be asked.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.verdict.is_none() && self.sent.is_none()
+    }
+
     /// The first byte of an answer came.
     pub(crate) fn hears(&mut self, status: u16) {
         self.first_byte = Some(self.began.elapsed());

@@ -58,86 +58,183 @@ struct Waiting {
 }
 
 async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
-    let Relay { answer, from, to, said, framing, dresser, mut keeper, slow_reader } = relay;
-    let ticket = Arc::clone(&keeper.ticket);
-    let status = answer.status;
+    let Relay { answer, from, to, said, framing, dresser, keeper, slow_reader } = relay;
     let room = Arc::new(Semaphore::new(AHEAD as usize));
-    let out = Out { pieces, room, slow_reader };
     let theirs = answer.header("content-type").and_then(Framing::of_content_type);
-    let mut decoder = StreamDecoder::framed(from, &said, theirs.unwrap_or_else(|| from.framing()));
-    let mut inflater = Inflater::of(answer.header("content-encoding"));
-    let mut writer =
-        dresser.map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) });
+    let theirs = theirs.unwrap_or_else(|| from.framing());
+    let inflater = Inflater::of(answer.header("content-encoding"));
+    let status = answer.status;
+    let mut passage = Passage {
+        has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
+        decoder: StreamDecoder::framed(from, &said, theirs),
+        inflater,
+        to,
+        writer: dresser
+            .map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) }),
+        ticket: Arc::clone(&keeper.ticket),
+        keeper,
+        out: Out { pieces, room, slow_reader },
+        is_kept: false,
+        is_unreadable: false,
+        heard: 0,
+    };
     let mut chunks = answer.body;
-    let mut is_kept = false;
-    let mut heard = 0;
     let ended = loop {
         let chunk = tokio::select! {
             chunk = chunks.next() => chunk,
             // The caller has gone, and so does the request.
-            () = out.pieces.closed() => break "the caller went away",
+            () = passage.out.pieces.closed() => break "the caller went away",
         };
-        let (events, bytes) = match &chunk {
-            Some(Ok(bytes)) => {
-                let readable = inflater.push(bytes).unwrap_or_default();
-                (decoder.push(&readable), Some(bytes.clone()))
-            }
-            Some(Err(_)) | None => (decoder.finish(), None),
+        let goes_on = match chunk {
+            Some(Ok(bytes)) => passage.pass(&bytes).await,
+            Some(Err(error)) => passage.end(Some(error.to_string())).await,
+            None => passage.end(None).await,
         };
-        let broke = chunk.as_ref().and_then(|chunk| chunk.as_ref().err().map(ToString::to_string));
-        let mut is_over = !matches!(chunk, Some(Ok(_)));
+        if let Err(ended) = goes_on {
+            break ended;
+        }
+    };
+    if !passage.is_kept {
+        passage.keeper.fail(status, ended).await;
+    }
+}
+
+/// A stream on its way.
+struct Passage {
+    decoder: StreamDecoder,
+    inflater: Inflater,
+    /// Whether frames end where lines are empty, so that the last one can be held alone.
+    has_frames: bool,
+    to: &'static dyn Codec,
+    writer: Option<Writer>,
+    keeper: Keeper,
+    ticket: Arc<Ticket>,
+    out: Out,
+    is_kept: bool,
+    /// Whether something of it could not be read. Then nothing more is, and nothing of it is kept.
+    is_unreadable: bool,
+    /// How many bytes of text were heard.
+    heard: u64,
+}
+
+/// Whether the stream goes on; else why it does not.
+type GoesOn = Result<(), &'static str>;
+
+const ENDED: &str = "nothing was answered";
+
+impl Passage {
+    /// Passes on what came. Only the frame that ends the answer waits until that is kept.
+    async fn pass(&mut self, bytes: &Bytes) -> GoesOn {
+        if self.is_unreadable {
+            return self.out.send(Ok(bytes.clone())).await;
+        }
+        let Ok(readable) = self.inflater.push(bytes) else { return self.give_up(bytes, 0).await };
+        let (mut begin, mut passed) = (0, 0);
         let mut written = Vec::new();
-        match events {
-            Ok(events) => {
-                note(&ticket, &events, &mut heard);
-                for event in events {
-                    if let Event::Ended(reply) = &event
-                        && !is_kept
-                    {
-                        is_kept = true;
-                        let shown =
-                            keeper.story.keeps_response.then(|| shown(writer.as_mut(), to, reply));
-                        keeper.keep(reply, shown.flatten()).await;
+        while begin < readable.len() {
+            let rest = readable.get(begin..).unwrap_or_default();
+            let length = if self.has_frames { frame(rest) } else { rest.len() };
+            match self.decoder.push(rest.get(..length).unwrap_or_default()) {
+                Ok(events) => {
+                    if self.has_ended(&events) {
+                        let before = match &self.writer {
+                            Some(_) => std::mem::take(&mut written).into(),
+                            None if self.has_frames => bytes.slice(passed..begin),
+                            None => Bytes::new(),
+                        };
+                        passed = if self.has_frames { begin } else { passed };
+                        self.out.send(Ok(before)).await?;
                     }
-                    if let Some(writer) = &mut writer {
-                        writer.write(or_failure(event, broke.as_deref()), &mut written);
-                    }
+                    self.hear(events, None, &mut written).await;
+                }
+                Err(_) => {
+                    self.out.send(Ok(written.into())).await?;
+                    return self.give_up(bytes, passed).await;
                 }
             }
-            // What cannot be read passes all the same, and is not kept. In another dialect it cannot even be said.
-            Err(_) => {
-                ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
-                if let Some(writer) = &mut writer {
-                    is_over = true;
-                    writer.write(Event::Failed(failure(UNREADABLE)), &mut written);
-                }
+            begin += length;
+        }
+        let piece = if self.writer.is_some() { written.into() } else { bytes.slice(passed..) };
+        self.out.send(Ok(piece)).await
+    }
+
+    /// What cannot be read passes all the same from there on, and is not kept. In another dialect it cannot even be said.
+    async fn give_up(&mut self, bytes: &Bytes, from: usize) -> GoesOn {
+        self.is_unreadable = true;
+        if !self.is_kept {
+            self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+        }
+        let Some(writer) = &mut self.writer else {
+            return self.out.send(Ok(bytes.slice(from..))).await;
+        };
+        let mut written = Vec::new();
+        writer.write(Event::Failed(failure(UNREADABLE)), &mut written);
+        writer.encoder.finish(&mut written);
+        self.out.send(Ok(written.into())).await?;
+        Err(UNREADABLE)
+    }
+
+    /// There is no more: the answer is over, or it broke.
+    async fn end(&mut self, broke: Option<String>) -> GoesOn {
+        let mut written = Vec::new();
+        if !self.is_unreadable {
+            match self.decoder.finish() {
+                Ok(events) => self.hear(events, broke.as_deref(), &mut written).await,
+                Err(_) => self.give_up(&Bytes::new(), 0).await?,
             }
         }
         if let Some(problem) = &broke {
-            ticket.note(|facts| facts.problem = Some(problem.clone()));
+            self.ticket.note(|facts| facts.problem = Some(problem.clone()));
         }
-        let piece = match (&mut writer, bytes, broke) {
-            (None, Some(bytes), _) => Ok(bytes),
-            (None, None, None) => break "nothing was answered",
+        let piece = match (&mut self.writer, broke) {
+            (None, None) => return Err(if self.is_unreadable { UNREADABLE } else { ENDED }),
             // The caller's connection breaks as the provider's did.
-            (None, None, Some(problem)) => Err(Cut(problem)),
-            (Some(writer), _, _) => {
-                if is_over {
-                    writer.encoder.finish(&mut written);
-                }
+            (None, Some(problem)) => Err(Cut(problem)),
+            (Some(writer), _) => {
+                writer.encoder.finish(&mut written);
                 Ok(written.into())
             }
         };
-        if !out.send(piece).await {
-            break "the caller does not read";
-        }
-        if is_over {
-            break "nothing was answered";
-        }
-    };
-    if !is_kept {
-        keeper.fail(status, ended).await;
+        self.out.send(piece).await?;
+        Err(ENDED)
     }
+
+    fn has_ended(&self, events: &[Event]) -> bool {
+        !self.is_kept && events.iter().any(|event| matches!(event, Event::Ended(_)))
+    }
+
+    /// Keeps the answer when it ends, and says all of it to a caller of another dialect.
+    async fn hear(&mut self, events: Vec<Event>, broke: Option<&str>, written: &mut Vec<u8>) {
+        note(&self.ticket, &events, &mut self.heard);
+        for event in events {
+            if let Event::Ended(reply) = &event
+                && !self.is_kept
+            {
+                self.is_kept = true;
+                let keeps = self.keeper.story.keeps_response;
+                let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
+                self.keeper.keep(reply, shown.flatten()).await;
+            }
+            if let Some(writer) = &mut self.writer {
+                writer.write(or_failure(event, broke), written);
+            }
+        }
+    }
+}
+
+/// How long the first frame is, or all of it where that does not end here.
+fn frame(bytes: &[u8]) -> usize {
+    let mut begin = 0;
+    while let Some(at) = bytes.get(begin..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+        let end = begin + at + 1;
+        let rest = bytes.get(end..).unwrap_or_default();
+        match rest {
+            [b'\n', ..] => return end + 1,
+            [b'\r', b'\n', ..] => return end + 2,
+            _ => begin = end,
+        }
+    }
+    bytes.len()
 }
 
 /// The answer as the caller could ask for it later.
@@ -197,11 +294,12 @@ struct Out {
 }
 
 impl Out {
-    /// Whether the caller still reads, after this.
-    async fn send(&self, piece: Piece) -> bool {
+    /// Sends a piece to a caller who still reads.
+    async fn send(&self, piece: Piece) -> GoesOn {
+        const DEAF: &str = "the caller does not read";
         let length = piece.as_ref().map_or(0, Bytes::len);
         if length == 0 && piece.is_ok() {
-            return true;
+            return Ok(());
         }
         let length = u32::try_from(length).map_or(AHEAD, |length| length.min(AHEAD));
         let room = match Arc::clone(&self.room).try_acquire_many_owned(length) {
@@ -210,13 +308,13 @@ impl Out {
                 let room = Arc::clone(&self.room).acquire_many_owned(length);
                 let room = tokio::select! {
                     room = timeout(self.slow_reader, room) => room,
-                    () = self.pieces.closed() => return false,
+                    () = self.pieces.closed() => return Err(DEAF),
                 };
-                let Ok(Ok(room)) = room else { return false };
+                let Ok(Ok(room)) = room else { return Err(DEAF) };
                 room
             }
         };
-        self.pieces.send(Waiting { piece, _room: room }).is_ok()
+        self.pieces.send(Waiting { piece, _room: room }).map_err(|_| DEAF)
     }
 }
 

@@ -252,6 +252,25 @@ async fn what_makes_no_sense_is_told_as_such() {
     }
 }
 
+/// A stream of which one frame makes no sense may end well: what is missing in it would be missed for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_not_read_whole_is_not_kept() {
+    let place = STREAM.find("event: content_block_stop").unwrap();
+    let (begun, rest) = STREAM.split_at(place);
+    let answer = format!("{STREAM_HEAD}{begun}data: {{\"type\": nonsense\n\n{rest}");
+    let (folder, provider) = (Folder::new("nonsense"), Provider::saying(&*answer).await);
+    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let said = house.ask("claude-sonnet-4-5", true).await;
+    assert!(answer.ends_with(&said.body), "{said:?}");
+    assert!(said.body.contains("message_stop"), "{said:?}");
+    let question = question("claude-sonnet-4-5", true);
+    let said = house.said("/v1/chat/completions", "", &question).await;
+    assert!(said.body.contains("\"error\""), "{said:?}");
+    assert_eq!(house.metric("throughline_captures_total").await, "0");
+    assert_eq!(house.metric("throughline_capture_failures_total").await, "2");
+    house.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_follows_a_provider_elsewhere() {
     let elsewhere = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;

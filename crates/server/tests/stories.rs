@@ -308,6 +308,8 @@ async fn what_is_forgotten_is_in_no_story() {
     }
     let next = ask(&gate, say, MODELS[0], &history, None).await;
     assert_eq!(next.status, 200, "{}", next.answer);
+    let told = story(&gate, &next.id).await;
+    assert_eq!(told["came"]["body"], next.came, "{told:#}");
     gate.journal().forget(&tenant, &thread, None).await.unwrap();
     for call in &calls {
         let (status, told) = gate.get(&format!("/v1/throughline/calls/{}", call.id)).await;

@@ -178,6 +178,27 @@ async fn who_leaves_early_pays_all_the_same() {
     house.close().await;
 }
 
+/// Whoever goes away before the first byte has asked the provider all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_the_first_byte_pays_for_the_question() {
+    let provider = Provider::doing(async |mut stream| {
+        use tokio::io::AsyncReadExt as _;
+        // Until the gateway goes away.
+        stream.read_u8().await.ok();
+    })
+    .await;
+    let folder = Folder::new("deserter");
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let asked = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let stream = house.begun(&asked).await;
+    until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    drop(stream);
+    provider.is_alone().await;
+    while used(&house).await["used"]["calls"] != 1 {}
+    assert!(used(&house).await["used"]["input"].as_u64().unwrap() > 10);
+    house.close().await;
+}
+
 async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) {
     use tokio::io::AsyncReadExt as _;
     let mut read = Vec::new();

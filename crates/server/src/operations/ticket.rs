@@ -162,7 +162,10 @@ impl Ticket {
 impl Facts {
     /// What was used: as the provider counted, or as much as the bytes are worth that went to and fro.
     fn used_tokens(&self) -> Option<Usage> {
-        let has_answered = (200..300).contains(&self.status) && self.model.is_some();
+        // Who leaves before the first byte has been answered all the same: the provider works on it.
+        let is_under_way = self.status == 0 && self.sent > 0;
+        let has_answered =
+            (is_under_way || (200..300).contains(&self.status)) && self.model.is_some();
         let told = self.usage.unwrap_or_default();
         if !has_answered || self.is_whole && told.total() > 0 {
             return self.usage.filter(|_| has_answered);

@@ -90,6 +90,14 @@ impl Claims {
         is_equal(expected.as_bytes(), mac.as_bytes()).then(|| NodeId::from(node))
     }
 
+    /// Whether a text holds handles of ours: claims, ids of calls or of responses.
+    pub fn are_in(text: &[u8]) -> bool {
+        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        words.filter(|word| word.len() > NODE).any(|word| {
+            Self::is_ours(word) || std::str::from_utf8(word).is_ok_and(Self::is_response)
+        })
+    }
+
     /// The id of the response that shows that turn.
     pub fn response_id(&self, tenant: &Tenant, node: &NodeId) -> Name {
         let mac = self.authenticator(tenant, &[RESPONSE, &node.0], CLAIM_MAC);

@@ -54,8 +54,9 @@ struct Spliced {
 
 impl Spliced {
     fn of(came: &[Item], patches: &[Patch]) -> Self {
-        let is_replaced = |at: usize| patches.iter().any(|patch| patch.range.contains(&at));
-        let kept = || came.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
+        let replaced: HashSet<usize> =
+            patches.iter().flat_map(|patch| patch.range.clone()).collect();
+        let kept = || came.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
         let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone());
         Self {
             items: Vec::with_capacity(came.len()),

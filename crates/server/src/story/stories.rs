@@ -77,7 +77,10 @@ impl Stories {
     /// The texts that a call behind that turn goes on from, if they are there.
     pub(crate) async fn tail(&self, tenant: &Tenant, parent: &Parent) -> Option<Arc<Tail>> {
         if let Some(tail) = self.tails.get(tenant, &parent.node) {
-            return Some(tail);
+            // Whoever forgets an Item destroys the texts of its thread: then nothing goes on from them.
+            let last = self.store.read(tenant, &parent.log, parent.last.saturating_sub(1), 1).await;
+            let stands = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
+            return stands.then_some(tail);
         }
         // Without them the next are kept in full.
         let tail = self.read_tail(tenant, &parent.log, parent.last).await.ok()?.ok()?;

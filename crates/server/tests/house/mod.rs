@@ -240,6 +240,11 @@ pub(crate) async fn store(folder: &Folder) -> Journal {
 impl House {
     /// A gateway in front of that provider, with that store.
     pub(crate) fn open(provider: &Provider, store: &Journal, plan: Plan) -> Self {
+        Self::open_on(provider, Arc::new(store.clone()), plan)
+    }
+
+    /// The same, with any store.
+    pub(crate) fn open_on(provider: &Provider, store: Arc<dyn Store>, plan: Plan) -> Self {
         let catalog = Arc::new(Catalog::builtin().clone());
         let row = catalog.provider("anthropic").unwrap();
         let key = Source::Key(throughline_core::Credential::new("raw-key"));
@@ -248,7 +253,6 @@ impl House {
             EndpointOptions { retry, between_bytes: plan.idle, ..EndpointOptions::default() };
         let endpoint = Endpoint::new("raw", row, &provider.url, key).unwrap().with(options);
         let upstream = Http::new([endpoint], Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
-        let store: Arc<dyn Store> = Arc::new(store.clone());
         let lines = Arc::new(Lines::default());
         let log = Arc::<Lines>::clone(&lines);
         let operations =
