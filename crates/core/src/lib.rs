@@ -77,9 +77,10 @@ pub use crate::state::{
     UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
 pub use crate::store::{
-    Append, Asked, Batch, Boxed, Content, Fence, Fold, Folded, ForkPoint, Found, Lease, LogHead,
-    LogId, LogKind, LogOpening, NewRecord, NodeId, Pending, PendingStatus, Receipt, Record, Rewind,
-    Store, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Written, kind,
+    Append, Asked, Batch, Boxed, Content, Era, Fence, Fold, Folded, ForkPoint, Found, Lease,
+    LogHead, LogId, LogKind, LogOpening, NewRecord, NodeId, Pending, PendingStatus, Receipt,
+    Record, Rewind, Sight, Store, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Written,
+    kind,
 };
 pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{

@@ -24,7 +24,7 @@ pub use crate::store::batch::{
 };
 pub use crate::store::error::StoreError;
 pub use crate::store::fold::{Fold, Folded};
-pub use crate::store::vault::{Found, NodeId, VaultKey, VaultNode, VaultTurn};
+pub use crate::store::vault::{Era, Found, NodeId, Sight, VaultKey, VaultNode, VaultTurn};
 
 use crate::fate::Why;
 use crate::name::Name;
@@ -99,12 +99,8 @@ pub trait Store: Send + Sync {
     /// Gives a lease back. One that was lost already is not an error.
     fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()>;
 
-    /// The captured turns that these keys name, one answer for each key.
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [VaultKey],
-    ) -> Boxed<'a, Vec<Option<Found>>>;
+    /// The captured turns that these keys name, one answer for each key, and the era in which they stand so.
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight>;
 
     /// Destroys all that a Run says, for good: nobody reads it any more. That there was a Run stays, and that it was forgotten.
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()>;

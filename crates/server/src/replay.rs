@@ -40,10 +40,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Did, Encoded, Evidence, Fate, Item, ItemId, LogId, Name, NodeId, Store, StoreError,
+    Call, Did, Encoded, Era, Evidence, Fate, Item, ItemId, LogId, Name, NodeId, Store, StoreError,
     Tenant, Why,
 };
 
+pub(crate) use crate::replay::capture::TURN;
 pub use crate::replay::capture::Turn;
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
 pub use crate::replay::claim::{Claims, NoRandomness};
@@ -86,12 +87,11 @@ impl Replay {
         tenant: &Tenant,
         turn: &Turn<'_>,
     ) -> Result<Option<NodeId>, StoreError> {
-        let kept = capture::capture(self, tenant, turn).await?;
-        if let Some(node) = &kept {
-            // The next request most likely goes on from here.
-            self.memo.put(tenant, node, &Arc::new(capture::remembered(turn)));
-        }
-        Ok(kept)
+        let Some(kept) = capture::capture(self, tenant, turn).await? else { return Ok(None) };
+        // The next request most likely goes on from here. That the era is one from before makes it only the surer.
+        let captured = Arc::new(capture::remembered(turn));
+        self.memo.put(tenant, &kept, &captured, turn.conversation.era);
+        Ok(Some(kept.id))
     }
 
     /// Puts back what the client of a request has lost. The Call was read from that request, for its target.
@@ -159,6 +159,8 @@ pub struct Conversation {
     pub parent: Option<Parent>,
     /// The model's last turn, where nobody spoke since: the answer goes on with it.
     pub open: Vec<Item>,
+    /// The era in which its turns were looked for; the first one, where none was.
+    pub era: Era,
 }
 
 impl Conversation {
@@ -168,7 +170,7 @@ impl Conversation {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
         let open = last.and_then(|turn| call.items.get(turn.items.clone())).unwrap_or_default();
         let open = open.to_vec();
-        Self { end_user: end_user.map(Name::from), chain, parent: None, open }
+        Self { end_user: end_user.map(Name::from), chain, parent: None, open, era: Era::default() }
     }
 }
 

@@ -116,7 +116,7 @@ pub(crate) async fn find(
             Some(node) => VaultKey::Claim(node.0),
             None => VaultKey::Id(Name::from(id)),
         };
-        let found = replay.store().find(tenant, &[key]).await?.into_iter().next().flatten();
+        let found = replay.store().find(tenant, &[key]).await?.found.into_iter().next().flatten();
         let Some(turn) = found.map(|found| found.turn) else { continue };
         let records = match replay.store().read(tenant, &log_of(&turn.id), 0, 1).await {
             Err(StoreError::NotFound { .. }) => continue,

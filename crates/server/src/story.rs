@@ -6,7 +6,7 @@
 //!
 //! | record | says |
 //! |---|---|
-//! | `story` | everything but what was said: who asked whom, how it ended, times, tokens |
+//! | `turn`, or `story` where there is no answer | everything but what was said: who asked whom, how it ended, times, tokens |
 //! | `copy` | the texts, as differences to those of the call before; see [`Texts`] |
 //!
 //! The texts repeat what Items say. So they are copies to the store, which destroys them with any Item of their thread.
@@ -144,7 +144,9 @@ impl Story {
     /// This is sent, for an answer by that one.
     pub(crate) fn sends(&mut self, request: &Outgoing, origin: &Arc<Origin>) {
         self.sent = Some(self.began.elapsed());
-        self.texts.sent = lossy(&request.body);
+        let came = &self.texts.came;
+        let is_same = texts::is_same(&request.body, came);
+        self.texts.sent = if is_same { came.clone() } else { lossy(&request.body) };
         self.target = Some(Asked {
             endpoint: request.endpoint.clone(),
             origin: Arc::clone(origin),

@@ -15,6 +15,7 @@ use common::said::{Answer, Line, Said, seal};
 use common::{House, KEY, sealed};
 use throughline_core::{
     Call, Did, Encoded, Evidence, Fate, NodeId, Reply, Stop, Store, Tenant, VaultKey, Why,
+    restore_items,
 };
 use throughline_server::{Claims, Conversation, Finding, Problem, Restored, Turn};
 
@@ -319,8 +320,28 @@ async fn what_was_forgotten_is_not_restored_and_says_why() {
     // The conversation goes on, in a thread of its own.
     let reply = line.reply(&says("A garden.", 3));
     let node = house.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
-    let found = house.journal.find(&tenant(), &[VaultKey::Claim(node.0)]).await.unwrap();
+    let found = house.journal.find(&tenant(), &[VaultKey::Claim(node.0)]).await.unwrap().found;
     assert_ne!(found[0].as_ref().unwrap().turn.log, log);
+}
+
+/// The last turn stands, and the one before it is remembered: only the store knows that it is no more.
+#[tokio::test]
+async fn what_another_process_forgot_is_not_restored() {
+    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = House::new().await;
+    let said = conversed(&house, &line).await;
+    let (restored, before) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&line, &before), [[seal(1)], [seal(2)]]);
+    let log = restored.conversation.parent.unwrap().log;
+    let records = house.journal.read(&tenant(), &log, 0, 100).await.unwrap();
+    let items = records.iter().filter(|record| &*record.kind == "item");
+    let items = items.filter_map(|record| record.content.bytes().cloned()).map(Some);
+    let first = restore_items(items).unwrap()[0].id.to_string();
+    house.another().await.forget(&tenant(), &log, Some(&first)).await.unwrap();
+    let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&line, &encoded).concat(), [seal(2)]);
+    let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
+    assert_eq!(problems, [Problem::Gone(Why::Forgotten)]);
 }
 
 /// A chat client in front of Claude: the reply carried a claim and ids of ours, and both come back.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Asked, Boxed, Digest, Fence, ForkPoint, Found, Lease, LogHead, LogId, LogKind, LogOpening,
-    Name, NodeId, Pending, Receipt, Tenant,
+    Asked, Boxed, Digest, Fence, ForkPoint, Lease, LogHead, LogId, LogKind, LogOpening, Name,
+    NodeId, Pending, Receipt, Sight, Tenant,
 };
 
 use crate::chain::{Head, Header, Link};
@@ -80,12 +80,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Gives a lease back.
     fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()>;
 
-    /// The captured turns with these keys, one answer for each.
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [SealedKey],
-    ) -> Boxed<'a, Vec<Option<Found>>>;
+    /// The captured turns with these keys, one answer for each, and the era: all as of one moment.
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight>;
 
     /// What waits for a person.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)

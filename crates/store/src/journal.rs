@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Boxed, Content, Fence, Found, Lease, LogHead, LogId, Name, NewRecord, Pending,
-    Receipt, Record, Store, StoreError, Tenant, VaultKey, json, kind,
+    Append, Batch, Boxed, Content, Fence, Lease, LogHead, LogId, Name, NewRecord, Pending, Receipt,
+    Record, Sight, Store, StoreError, Tenant, VaultKey, json, kind,
 };
 
 use crate::backend::{
@@ -348,11 +348,7 @@ impl Store for Journal {
         self.backend.release(tenant, log, fence)
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [VaultKey],
-    ) -> Boxed<'a, Vec<Option<Found>>> {
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
         Box::pin(async move {
             let keys: Vec<_> = keys.iter().map(|key| self.keys.vault(tenant, key)).collect();
             self.backend.find(tenant, &keys).await

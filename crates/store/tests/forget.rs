@@ -139,7 +139,7 @@ async fn assert_other_is_whole(journal: &Journal, items: u32) {
     let shared =
         records.iter().filter(|record| record.content == Content::Here(large(SHARED).into()));
     assert_eq!(shared.count(), 1, "a large content that another thread has is gone");
-    let found = journal.find(&tenant(), &[claim("other", 0)]).await.unwrap();
+    let found = journal.find(&tenant(), &[claim("other", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, None);
 }
 
@@ -215,7 +215,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let own: Vec<_> = fork.iter().filter_map(|record| record.content.bytes()).collect();
     assert!(own.iter().any(|bytes| &***bytes == b"the fork's own words"));
     assert_eq!(journal.checkpoint(&tenant(), &"fork".into(), u64::MAX).await.unwrap(), None);
-    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap();
+    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Forgotten));
     assert_eq!(journal.stats().await.unwrap().blobs, 1);
     assert_other_is_whole(&journal, items).await;
@@ -276,7 +276,7 @@ async fn what_expired_says_so() {
         let mut said = said.iter().filter(|record| *record.kind != *kind::EXPIRED);
         assert!(said.all(|record| is_gone(record, Why::Expired)), "{log}");
     }
-    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap();
+    let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Expired));
     assert_intact(&journal).await;
     assert!(Timestamp::UNIX_EPOCH < updated);

@@ -5,7 +5,7 @@
 //! exported before.
 //!
 //! Not of the journal, and so not proven: `logs.status`, `logs.created`, `logs.updated` and `tenants.created` (for people and
-//! lists), a log without records of its own and a segment without links (they say nothing yet), and the numbers by
+//! lists), `tenants.era` (for who remembers turns: what was destroyed is gone whatever it says), a log without records of its own and a segment without links (they say nothing yet), and the numbers by
 //! which manifests are ordered as long as the order stays. Neither are once names, leases, pending questions, the vault's
 //! index, API keys: they steer who may write and what is found, and hold no history.
 

@@ -65,3 +65,17 @@ pub struct Found {
     /// How many other turns have the same key.
     pub siblings: u32,
 }
+
+/// A count of how often something of a tenant was destroyed, by whichever process. In one era nothing is: a turn that stood
+/// once in it stands as long as it lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Era(pub u64);
+
+/// What keys found, all of it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// One answer for each key.
+    pub found: Vec<Option<Found>>,
+    /// The era of that moment.
+    pub era: Era,
+}

@@ -2,17 +2,18 @@
 
 use throughline_core::{
     Append, Batch, Digest, Item, Json, LogId, LogOpening, Name, NewRecord, NodeId, Receipt, Reply,
-    Stop, StoreError, Tenant, VaultKey, VaultNode, json, kind, store_items,
+    Stop, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Wire, Written, json, kind,
+    store_items,
 };
 
 use crate::replay::chain::Visible;
 use crate::replay::memo::Captured;
 use crate::replay::{Conversation, Replay, chain, judge};
 use crate::stored;
-use crate::story::{GoesOn, Story, Tail};
+use crate::story::{GoesOn, STORY, Story, Tail};
 
-/// The kind of the record that says whose turn it is.
-pub(super) const TURN: &str = "turn";
+/// The kind of the record that says whose turn it is, and tells the story of its call.
+pub(crate) const TURN: &str = "turn";
 
 /// An answer that is to be kept.
 #[derive(Clone, Debug)]
@@ -33,12 +34,12 @@ pub struct Turn<'a> {
     pub response: Option<&'a Json>,
 }
 
-/// Keeps an answer.
+/// Keeps an answer: the turn as it is kept.
 pub(super) async fn capture(
     replay: &Replay,
     tenant: &Tenant,
     turn: &Turn<'_>,
-) -> Result<Option<NodeId>, StoreError> {
+) -> Result<Option<VaultTurn>, StoreError> {
     if turn.reply.stop == Stop::Cut || turn.reply.items.is_empty() {
         return Ok(None);
     }
@@ -61,7 +62,7 @@ pub(super) async fn capture(
         // What it goes on from was forgotten meanwhile.
         done = commit(replay, tenant, turn, begin(), GoesOn::Nowhere).await;
     }
-    done.map(|_| Some(turn.node.clone()))
+    done.map(|receipt| receipt.written.into_iter().next().map(|written| kept(turn, written)))
 }
 
 async fn commit(
@@ -90,18 +91,18 @@ fn batch(
         o.number("v", 1);
         o.number("turn", turns_before(turn) as u64);
         o.maybe_string("user", turn.conversation.end_user.as_deref());
+        if let Some(story) = turn.story {
+            o.raw(STORY, &story.account());
+        }
     });
     append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
-    let items = items_of(turn);
-    for (item, stored) in items.iter().zip(store_items(&items)) {
-        // The name under which an operator forgets one Item of a thread.
-        let about = format!("{log}/{}", item.id);
-        append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
+    // An Item that is to be forgotten is looked for by what the records of its thread say.
+    for stored in store_items(&items_of(turn)) {
+        append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
     // The texts come last: whoever goes on from them finds them by the turn's last record.
-    let told = turn.story.map(|story| story.records(&log, goes_on));
-    let (records, tail) = told.map(|told| (told.records, told.tail)).unzip();
-    append.records.extend(records.into_iter().flatten());
+    let (said, tail) = turn.story.map(|story| story.said(&log, goes_on)).unzip();
+    append.records.extend(said);
     let mut batch = Batch::of(tenant.clone()).append(append);
     if let Some(response) = turn.response {
         let run = Append::to(stored::log_of(&turn.node)).opening(LogOpening::run(log.clone()));
@@ -117,12 +118,24 @@ fn batch(
     (batch, tail)
 }
 
+/// The turn as the Vault would tell of it.
+fn kept(turn: &Turn<'_>, written: Written) -> VaultTurn {
+    VaultTurn {
+        id: turn.node.clone(),
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        log: written.log,
+        first: written.first,
+        last: written.last,
+        prefix: turn.prefix,
+        gone: None,
+    }
+}
+
 /// The turn as reading it from the Vault would give it.
 pub(super) fn remembered(turn: &Turn<'_>) -> Captured {
     let items = items_of(turn);
     let size = |item: &Item| item.native.as_ref().map_or(0, |native| native.json.bytes().len());
     Captured {
-        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
         end_user: turn.conversation.end_user.clone(),
         number: turns_before(turn),
         visible: Visible::of(&items),
@@ -151,7 +164,10 @@ fn items_of(turn: &Turn<'_>) -> Vec<Item> {
 fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
     // A turn's own name is a key, by which claims and later turns find it.
     let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
-    let ids = turn.reply.id.iter().cloned().chain(ids_in(&turn.reply.items));
+    // Only responses are asked for by the id of the whole answer.
+    let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
+    let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
+    let ids = whole.chain(ids_in(&turn.reply.items));
     keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
     if let Some(digest) = turn.conversation.chain.after(&turn.reply.items) {
         keys.push(VaultKey::Chain(digest));

@@ -12,6 +12,9 @@
 //! They have letters and digits only, and a claim's length is a multiple of four: so a client that takes a signature for
 //! base64, in whichever alphabet, gives it back as it was.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use throughline_core::{Call, Fate, Item, Name, NodeId, Tenant, Why};
 
 use crate::replay::splice;
@@ -20,6 +23,8 @@ const CLAIM: &str = "tl1c";
 const CALL: &str = "call_tl1";
 const RESPONSE: &str = "resp_tl1";
 const NODE: usize = 15;
+const PROCESS_LETTERS: usize = 4;
+const COUNT_LETTERS: usize = 5;
 const NUMBER: usize = 2;
 const CLAIM_MAC: usize = 17;
 const CALL_MAC: usize = 15;
@@ -55,11 +60,21 @@ impl Claims {
         Self { key: blake3::derive_key("throughline 2026-11 claims v1", &key) }
     }
 
-    /// A name for a turn that is still to be captured. It is needed before the first byte of a reply goes out.
+    /// A name for a turn that is still to be captured. It is needed before the first byte of a reply goes out. The names that
+    /// a process gives follow each other, so that a store keeps them side by side: letters of the process, a count, and
+    /// letters that nobody foresees.
     pub fn fresh_node() -> Result<NodeId, NoRandomness> {
+        static PROCESS: OnceLock<u128> = OnceLock::new();
+        static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
-        Ok(NodeId::from(letters(u128::from_le_bytes(bytes), NODE)))
+        let random = u128::from_le_bytes(bytes);
+        let process = letters(*PROCESS.get_or_init(|| random >> 64), PROCESS_LETTERS);
+        let count = letters(COUNT.fetch_add(1, Ordering::Relaxed).into(), COUNT_LETTERS);
+        // In the order of the alphabet the highest digit comes first.
+        let count: String = count.chars().rev().collect();
+        let rest = letters(random, NODE - PROCESS_LETTERS - COUNT_LETTERS);
+        Ok(NodeId::from([process, count, rest].concat()))
     }
 
     /// The claim to that turn, for the place where a dialect keeps opaque reasoning.

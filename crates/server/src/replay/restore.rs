@@ -59,6 +59,7 @@ pub(super) async fn restore(
             }
         }
         patches.reverse();
+        conversation.era = search.vault.era();
         (patches, owners, search.findings)
     };
     for (range, captured) in owners {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Content, Found, Name, Node, NodeId, StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
-    restore_items,
+    Content, Era, Found, Name, Node, NodeId, Sight, StoreError, Tenant, Tree, VaultKey, VaultTurn,
+    Why, kind, restore_items,
 };
 
 use crate::replay::Replay;
@@ -22,6 +22,8 @@ pub(super) struct Vault<'r> {
     found: HashMap<VaultKey, Option<Found>>,
     /// How turns stand.
     stands: HashMap<NodeId, VaultTurn>,
+    /// The era in which the store was last looked at.
+    era: Option<Era>,
 }
 
 /// What a turn of the Vault is to this caller.
@@ -34,7 +36,12 @@ pub(super) enum Loaded {
 
 impl<'r> Vault<'r> {
     pub(super) fn new(replay: &'r Replay, tenant: &'r Tenant, end_user: Option<&'r str>) -> Self {
-        Self { replay, tenant, end_user, found: HashMap::new(), stands: HashMap::new() }
+        Self { replay, tenant, end_user, found: HashMap::new(), stands: HashMap::new(), era: None }
+    }
+
+    /// The era in which the store was last looked at; the first one, where it was not.
+    pub(super) fn era(&self) -> Era {
+        self.era.unwrap_or_default()
     }
 
     /// Whether all of these keys were asked for.
@@ -50,25 +57,39 @@ impl<'r> Vault<'r> {
     /// Asks for these keys, all at once.
     pub(super) async fn ask(&mut self, mut keys: Vec<VaultKey>) -> Result<(), StoreError> {
         keys.retain(|key| !self.found.contains_key(key));
-        let found = self.replay.store.find(self.tenant, &keys).await?;
+        let found = self.look(&keys).await?;
         self.found.extend(keys.into_iter().zip(found));
         Ok(())
     }
 
-    /// How a turn stands in the store now. Its ancestors, as far as they were read before, are asked for at once.
+    /// How a turn stands in the store now. What stood in this era still does; else its ancestors, as far as they were read
+    /// before, are asked for at once.
     pub(super) async fn standing(
         &mut self,
         node: &NodeId,
     ) -> Result<Option<VaultTurn>, StoreError> {
-        if !self.stands.contains_key(node) {
-            let mut nodes = vec![node.clone()];
-            nodes.extend(self.replay.memo.ancestors(self.tenant, node));
-            let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
-            let found = self.replay.store.find(self.tenant, &keys).await?;
-            let turns = found.into_iter().flatten().map(|found| found.turn);
-            self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
+        if let Some(turn) = self.stands.get(node) {
+            return Ok(Some(turn.clone()));
         }
+        let stood = |era| self.replay.memo.standing(self.tenant, node, era);
+        if let Some(turn) = self.era.and_then(stood) {
+            return Ok(Some(turn));
+        }
+        let mut nodes = vec![node.clone()];
+        nodes.extend(self.replay.memo.ancestors(self.tenant, node));
+        let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
+        let turns = self.look(&keys).await?.into_iter().flatten().map(|found| found.turn);
+        self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
         Ok(self.stands.get(node).cloned())
+    }
+
+    /// Looks into the store. What is seen to stand there is remembered to have stood in this era.
+    async fn look(&mut self, keys: &[VaultKey]) -> Result<Vec<Option<Found>>, StoreError> {
+        let Sight { found, era } = self.replay.store.find(self.tenant, keys).await?;
+        self.era = Some(era);
+        let turns = found.iter().flatten().map(|found| &found.turn);
+        self.replay.memo.stand(self.tenant, turns.filter(|turn| turn.gone.is_none()), era);
+        Ok(found)
     }
 
     pub(super) async fn load(&self, turn: &VaultTurn) -> Result<Loaded, StoreError> {
@@ -81,7 +102,8 @@ impl<'r> Vault<'r> {
             None => match self.read(turn).await? {
                 Ok(captured) => {
                     let captured = Arc::new(captured);
-                    self.replay.memo.put(self.tenant, &turn.id, &captured);
+                    // It was seen to stand before it was read.
+                    self.replay.memo.put(self.tenant, turn, &captured, self.era());
                     captured
                 }
                 Err(why) => return Ok(Loaded::Gone(why)),
@@ -124,6 +146,6 @@ impl<'r> Vault<'r> {
             .map_err(|error| damaged(format!("turn {} cannot be read: {error}", turn.id)))?;
         let visible = Visible::of(&items);
         let number = usize::try_from(number.unwrap_or_default()).unwrap_or(usize::MAX);
-        Ok(Ok(Captured { parent: turn.parent.clone(), end_user, number, items, visible, size }))
+        Ok(Ok(Captured { end_user, number, items, visible, size }))
     }
 }

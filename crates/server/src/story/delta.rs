@@ -20,11 +20,11 @@ enum Part<'t> {
     /// A stretch of the other text.
     Taken { start: usize, length: usize },
     /// What is new.
-    New(&'t str),
+    New(&'t [u8]),
 }
 
-/// Writes `text` as its difference to `base`.
-pub(super) fn write(base: &str, text: &str, out: &mut json::Array<'_>) {
+/// Writes `text` as its difference to `base`. Both are UTF-8, and only what is new needs to be read as such.
+pub(super) fn write(base: &[u8], text: &[u8], out: &mut json::Array<'_>) {
     for part in parts(base, text) {
         match part {
             Part::Taken { start, length } => {
@@ -33,7 +33,7 @@ pub(super) fn write(base: &str, text: &str, out: &mut json::Array<'_>) {
                 });
             }
             Part::New(text) => {
-                out.string(text);
+                out.string(std::str::from_utf8(text).unwrap_or_default());
             }
         }
     }
@@ -60,10 +60,11 @@ pub(super) fn read(base: &Bytes, parts: Node<'_>) -> Option<Bytes> {
     Some(whole.filter(|whole| whole.len() == text.len()).unwrap_or_else(|| Bytes::from(text)))
 }
 
-fn parts<'t>(base: &str, text: &'t str) -> Vec<Part<'t>> {
+fn parts<'t>(base: &[u8], text: &'t [u8]) -> Vec<Part<'t>> {
     let mut parts = Parts::default();
     let first = same_beginning(base, text);
-    let last = same_end(base.get(first..).unwrap_or_default(), text.get(first..).unwrap_or(""));
+    let last =
+        same_end(base.get(first..).unwrap_or_default(), text.get(first..).unwrap_or_default());
     parts.take(0, first);
     let (old, new) = (base.get(first..base.len() - last), text.get(first..text.len() - last));
     parts.find(first, old.unwrap_or_default(), new.unwrap_or_default());
@@ -89,9 +90,9 @@ impl<'t> Parts<'t> {
     }
 
     /// Adds `new`, with the pieces that stand in `old`, which begins at `start` of the other text.
-    fn find(&mut self, start: usize, old: &str, new: &'t str) {
-        let is_worth_it = |piece: &str| piece.len() >= SHORTEST;
-        let mut known: HashMap<&str, usize> = HashMap::new();
+    fn find(&mut self, start: usize, old: &[u8], new: &'t [u8]) {
+        let is_worth_it = |piece: &[u8]| piece.len() >= SHORTEST;
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
         if new.len() >= SHORTEST {
             let mut at = start;
             for piece in pieces(old) {
@@ -114,7 +115,7 @@ impl<'t> Parts<'t> {
         self.add(new.get(from..).unwrap_or_default());
     }
 
-    fn add(&mut self, new: &'t str) {
+    fn add(&mut self, new: &'t [u8]) {
         if !new.is_empty() {
             self.0.push(Part::New(new));
         }
@@ -122,32 +123,35 @@ impl<'t> Parts<'t> {
 }
 
 /// A text cut where elements of JSON meet.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(['}', ']'])
+fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| matches!(byte, b'}' | b']'))
 }
 
 /// How many bytes both texts have in common at the beginning, whole characters only.
-fn same_beginning(left: &str, right: &str) -> usize {
-    let (left_bytes, right_bytes) = (left.as_bytes(), right.as_bytes());
-    let mut length = common(left_bytes.chunks(BLOCK).zip(right_bytes.chunks(BLOCK)));
-    let rest = left_bytes.iter().zip(right_bytes).skip(length);
+fn same_beginning(left: &[u8], right: &[u8]) -> usize {
+    let mut length = common(left.chunks(BLOCK).zip(right.chunks(BLOCK)));
+    let rest = left.iter().zip(right).skip(length);
     length += rest.take_while(|(left, right)| left == right).count();
-    while !left.is_char_boundary(length) || !right.is_char_boundary(length) {
+    while is_within(left, length) || is_within(right, length) {
         length -= 1;
     }
     length
 }
 
 /// The same at the end.
-fn same_end(left: &str, right: &str) -> usize {
-    let (left_bytes, right_bytes) = (left.as_bytes(), right.as_bytes());
-    let mut length = common(left_bytes.rchunks(BLOCK).zip(right_bytes.rchunks(BLOCK)));
-    let rest = left_bytes.iter().rev().zip(right_bytes.iter().rev()).skip(length);
+fn same_end(left: &[u8], right: &[u8]) -> usize {
+    let mut length = common(left.rchunks(BLOCK).zip(right.rchunks(BLOCK)));
+    let rest = left.iter().rev().zip(right.iter().rev()).skip(length);
     length += rest.take_while(|(left, right)| left == right).count();
-    while !left.is_char_boundary(left.len() - length) {
+    while is_within(left, left.len() - length) {
         length -= 1;
     }
     length
+}
+
+/// Whether a character goes on at that place of a UTF-8 text.
+fn is_within(text: &[u8], place: usize) -> bool {
+    text.get(place).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
 }
 
 /// How many bytes are compared at once.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use throughline_core::{Json, json};
 
 fn difference(base: &str, text: &str) -> Json {
-    json::array(|a| super::write(base, text, a))
+    json::array(|a| super::write(base.as_bytes(), text.as_bytes(), a))
 }
 
 fn applied(base: &str, difference: &Json) -> Option<Bytes> {

@@ -8,7 +8,7 @@ use throughline_core::{
     StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
 };
 
-use crate::replay::Parent;
+use crate::replay::{Parent, TURN};
 use crate::story::texts::{Base, Written};
 use crate::story::{STORY, Story, Tail, Texts};
 
@@ -35,12 +35,6 @@ pub(crate) struct Found {
     pub(crate) texts: Result<Texts, Option<Why>>,
 }
 
-/// The records of a story, and what later calls go on from.
-pub(crate) struct Records {
-    pub(crate) records: [NewRecord; 2],
-    pub(crate) tail: Tail,
-}
-
 /// Where the texts of the call before are read.
 #[derive(Clone, Copy)]
 pub(crate) enum GoesOn<'p> {
@@ -53,8 +47,8 @@ pub(crate) enum GoesOn<'p> {
 }
 
 impl Story {
-    /// The records that tell it and belong to that thread.
-    pub(crate) fn records(&self, thread: &LogId, goes_on: GoesOn<'_>) -> Records {
+    /// The record of its texts, which belongs to that thread, and what later calls go on from.
+    pub(crate) fn said(&self, thread: &LogId, goes_on: GoesOn<'_>) -> (NewRecord, Tail) {
         let base = self.base.as_deref();
         let base = match goes_on {
             GoesOn::Here => base.map(|tail| Base { tail, elsewhere: None }),
@@ -64,8 +58,13 @@ impl Story {
             GoesOn::Nowhere => None,
         };
         let Written { json, tail } = self.texts.write(base);
+        (NewRecord::copy(thread, json.bytes().clone()), tail)
+    }
+
+    /// The records that tell it where it has no answer.
+    fn records(&self, thread: &LogId, goes_on: GoesOn<'_>) -> Vec<NewRecord> {
         let story = NewRecord::new(STORY, self.account().bytes().clone());
-        Records { records: [story, NewRecord::copy(thread, json.bytes().clone())], tail }
+        vec![story, self.said(thread, goes_on).0]
     }
 }
 
@@ -100,14 +99,12 @@ impl Stories {
         let log = log_of(&story.node);
         let alone = || {
             let opening = Append::to(log.clone()).opening(LogOpening::thread());
-            let records = story.records(&log, GoesOn::Nowhere).records;
-            Append { records: records.into(), ..opening }
+            Append { records: story.records(&log, GoesOn::Nowhere), ..opening }
         };
         let append = match parent {
             Some(parent) => {
                 let opening = Append::to(log.clone()).opening(LogOpening::run(parent.log.clone()));
-                let records = story.records(&parent.log, GoesOn::From(parent)).records;
-                Append { records: records.into(), ..opening }
+                Append { records: story.records(&parent.log, GoesOn::From(parent)), ..opening }
             }
             None => alone(),
         };
@@ -128,7 +125,7 @@ impl Stories {
         node: &NodeId,
     ) -> Result<Option<Found>, StoreError> {
         let key = VaultKey::Claim(node.0.clone());
-        let turn = self.store.find(tenant, &[key]).await?.into_iter().next().flatten();
+        let turn = self.store.find(tenant, &[key]).await?.found.into_iter().next().flatten();
         let turn = turn.map(|found| found.turn);
         let (log, first, last) = match &turn {
             Some(turn) => (turn.log.clone(), turn.first, turn.last),
@@ -139,11 +136,15 @@ impl Stories {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             records => records?,
         };
-        let Some(told) = records.iter().find(|record| *record.kind == *STORY) else {
-            return Ok(None);
-        };
+        let tells = |record: &&Record| matches!(&*record.kind, STORY | TURN);
+        let Some(told) = records.iter().find(tells) else { return Ok(None) };
         let Content::Here(account) = &told.content else { return Ok(None) };
-        let account = Json::parse(account.clone()).map_err(|_| damaged(told))?;
+        let account = Tree::parse(account.clone()).map_err(|_| damaged(told))?;
+        let account = match &*told.kind {
+            TURN => account.root().get(STORY),
+            _ => Some(account.root()),
+        };
+        let Some(account) = account.map(Node::json) else { return Ok(None) };
         let texts = self.read_tail(tenant, &log, last).await?.map(|tail| tail.texts);
         Ok(Some(Found { turn, at: told.at.to_string(), account, texts }))
     }

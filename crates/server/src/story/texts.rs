@@ -52,8 +52,9 @@ pub(crate) struct Written {
     pub(crate) tail: Tail,
 }
 
-fn text(bytes: &Bytes) -> &str {
-    std::str::from_utf8(bytes).unwrap_or_default()
+/// Whether two texts say the same. Most often they are one and the same.
+pub(super) fn is_same(left: &Bytes, right: &Bytes) -> bool {
+    (left.as_ptr() == right.as_ptr() && left.len() == right.len()) || left == right
 }
 
 impl Texts {
@@ -65,7 +66,7 @@ impl Texts {
 
     /// How many bytes they have, where what is said twice counts once.
     pub(crate) fn size(&self) -> usize {
-        let once = |text: &Bytes| if *text == self.whole { 0 } else { text.len() };
+        let once = |text: &Bytes| if is_same(text, &self.whole) { 0 } else { text.len() };
         self.whole.len() + once(&self.came) + once(&self.sent) + self.account.len()
     }
 
@@ -97,14 +98,14 @@ impl Texts {
                 }
             }
             let mut put = |name: &str, base: &Bytes, now: &Bytes| {
-                o.array(name, |a| delta::write(text(base), text(now), a));
+                o.array(name, |a| delta::write(base, now, a));
             };
             put("whole", &before.whole, &self.whole);
             put("account", &before.account, &self.account);
-            if self.came != self.whole {
+            if !is_same(&self.came, &self.whole) {
                 put("came", &self.whole, &self.came);
             }
-            if self.sent != self.whole {
+            if !is_same(&self.sent, &self.whole) {
                 let (name, difference) = self.sent_after(before);
                 o.raw(name, &difference);
             }
@@ -115,7 +116,7 @@ impl Texts {
     fn sent_after(&self, before: &Texts) -> (&'static str, Json) {
         /// One that is so much shorter than the text is short enough.
         const SHORT: usize = 16;
-        let to = |base: &Bytes| json::array(|a| delta::write(text(base), text(&self.sent), a));
+        let to = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
         let goes_on = to(&before.sent);
         if goes_on.bytes().len() <= self.sent.len() / SHORT {
             return ("sent_on", goes_on);

@@ -84,6 +84,7 @@ pub(crate) fn recorded_reply(exchange: &Exchange, asked: &Asked) -> Reply {
 pub(crate) struct House {
     pub(crate) replay: Replay,
     pub(crate) journal: Journal,
+    url: String,
     folder: Folder,
 }
 
@@ -94,7 +95,12 @@ impl House {
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let journal = open(&url, &options).await.unwrap();
         let replay = Replay::new(Arc::new(journal.clone()), Claims::new(KEY));
-        Self { replay, journal, folder }
+        Self { replay, journal, url, folder }
+    }
+
+    /// The same store, as another process opens it.
+    pub(crate) async fn another(&self) -> Journal {
+        open(&self.url, &Options::default()).await.unwrap()
     }
 
     /// The same store, with nothing remembered.

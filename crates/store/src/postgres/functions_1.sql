@@ -390,6 +390,7 @@ BEGIN
            AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
         UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
          WHERE id = l_id[e_log[i]];
+        UPDATE tenants SET era = era + 1 WHERE id = v_tenant;
         IF e_note[i] IS NOT NULL THEN
             INSERT INTO kept VALUES (e_note[i], e_note_value[i])
                 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Boxed, Digest, Fence, Found, Lease, LogHead, LogId, Name, Pending, Receipt, StoreError, Tenant,
+    Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -232,11 +232,7 @@ impl Backend for Postgres {
         Box::pin(keep::release(&self.shared, tenant, log, fence))
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [SealedKey],
-    ) -> Boxed<'a, Vec<Option<Found>>> {
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight> {
         Box::pin(read::find(&self.shared, tenant, keys))
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
-    Digest, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
-    StoreError, Tenant, VaultTurn,
+    Digest, Era, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
+    Sight, StoreError, Tenant, VaultTurn,
 };
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::{FromSql, ToSql};
@@ -162,21 +162,27 @@ pub(super) async fn find(
     shared: &Shared,
     tenant: &Tenant,
     keys: &[SealedKey],
-) -> Result<Vec<Option<Found>>, StoreError> {
-    let mut found = vec![None; keys.len()];
-    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(found) };
+) -> Result<Sight, StoreError> {
+    let mut sight = Sight { found: vec![None; keys.len()], era: Era::default() };
+    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(sight) };
     let kinds: Vec<i16> = keys.iter().map(|key| key.kind.number()).collect();
     let hashes: Vec<&[u8]> = keys.iter().map(|key| key.hash.as_slice()).collect();
-    let sql = "SELECT k.n, c.n, t.name, t.parent, l.name, t.first, t.last, t.prefix, \
+    // Where nothing is found, a row says the era all the same: it is of the same moment.
+    let sql = "SELECT coalesce(k.n, 0), coalesce(c.n, 0), t.name, t.parent, l.name, t.first, t.last, t.prefix, \
                (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
-                AND r.seq BETWEEN t.first AND t.last AND r.kind <> 'copy') \
-               FROM unnest($2::smallint[], $3::bytea[]) WITH ORDINALITY k(kind, hash, n) \
+                AND r.seq BETWEEN t.first AND t.last AND r.erased IS NOT NULL AND r.kind <> 'copy'), \
+               e.era \
+               FROM tenants e LEFT JOIN (unnest($2::smallint[], $3::bytea[]) WITH ORDINALITY k(kind, hash, n) \
                CROSS JOIN LATERAL (SELECT max(turn) AS turn, count(*) AS n FROM turn_keys \
                 WHERE tenant = $1 AND kind = k.kind AND hash = k.hash) c \
-               JOIN turns t ON t.id = c.turn JOIN logs l ON l.id = t.log";
+               JOIN turns t ON t.id = c.turn JOIN logs l ON l.id = t.log) ON true WHERE e.id = $1";
     for row in shared.server.query(sql, &[&tenant, &kinds, &hashes]).await? {
-        let place = usize::try_from(number(&row, 0)?.saturating_sub(1)).unwrap_or(usize::MAX);
-        let (Some(key), Some(answer)) = (keys.get(place), found.get_mut(place)) else { continue };
+        sight.era = Era(number(&row, 9)?);
+        let place = usize::try_from(number(&row, 0)?).ok().and_then(|place| place.checked_sub(1));
+        let Some(place) = place else { continue };
+        let (Some(key), Some(answer)) = (keys.get(place), sight.found.get_mut(place)) else {
+            continue;
+        };
         let siblings = u32::try_from(number(&row, 1)?.saturating_sub(1)).unwrap_or(u32::MAX);
         match key.kind {
             // What names two turns names none.
@@ -194,7 +200,7 @@ pub(super) async fn find(
         };
         *answer = Some(Found { turn, siblings });
     }
-    Ok(found)
+    Ok(sight)
 }
 
 /// What nobody decided: it waits, or its time is up.

@@ -11,7 +11,8 @@
 CREATE TABLE tenants (
     id      bigserial PRIMARY KEY,
     name    text NOT NULL UNIQUE,
-    created bigint NOT NULL
+    created bigint NOT NULL,
+    era     bigint NOT NULL DEFAULT 0           -- how often something of it was destroyed
 );
 
 -- One row per Thread or Run.
@@ -66,6 +67,7 @@ CREATE INDEX records_by_id ON records (id);
 CREATE INDEX records_by_event ON records (tenant, log, last_event) WHERE last_event IS NOT NULL;
 CREATE INDEX records_about ON records (tenant, about) WHERE about IS NOT NULL;
 CREATE INDEX records_checkpoints ON records (tenant, log, seq) WHERE kind = 'checkpoint';
+CREATE INDEX records_erased ON records (tenant, log, seq) WHERE erased IS NOT NULL;
 CREATE INDEX records_blob ON records (blob) WHERE blob IS NOT NULL;
 
 -- What opens the contents, kept apart from them: deleting a salt destroys its content.

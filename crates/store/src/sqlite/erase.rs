@@ -74,5 +74,6 @@ pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(),
     let gone = erase.seqs.is_none().then(|| erase.why.number());
     let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";
     db.prepare_cached(mark)?.execute(params![log, bytes, gone])?;
+    db.prepare_cached("UPDATE tenants SET era = era + 1 WHERE id = ?1")?.execute([tenant])?;
     Ok(())
 }

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rusqlite::Connection;
 use throughline_core::{
-    Boxed, Digest, Fence, Found, Lease, LogHead, LogId, Name, Pending, Receipt, StoreError, Tenant,
+    Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
 };
 
 use crate::backend::{
@@ -148,13 +149,13 @@ impl Backend for Sqlite {
         self.writer.act(move |db| keep::release(db, &tenant, &log, fence))
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [SealedKey],
-    ) -> Boxed<'a, Vec<Option<Found>>> {
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight> {
+        // So many keys are a few pages.
+        const FEW: usize = 32;
         let (tenant, keys) = (tenant.clone(), keys.to_vec());
-        self.readers.read(move |db| read::find(db, &tenant, &keys))
+        let is_short = keys.len() <= FEW;
+        let find = move |db: &Connection| read::find(db, &tenant, &keys);
+        if is_short { self.readers.look(find) } else { self.readers.read(find) }
     }
 
     fn pending<'a>(

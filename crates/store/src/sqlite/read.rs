@@ -8,8 +8,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql, params};
 use throughline_core::{
-    Boxed, Digest, Found, LogHead, LogId, Name, NodeId, Pending, PendingStatus, Rewind, StoreError,
-    Tenant, VaultTurn,
+    Boxed, Digest, Era, Found, LogHead, LogId, Name, NodeId, Pending, PendingStatus, Rewind, Sight,
+    StoreError, Tenant, VaultTurn,
 };
 use tokio::sync::Semaphore;
 
@@ -40,6 +40,29 @@ impl Readers {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads a few pages on the next free connection, at once: a thread for it would cost more than the reading. Where the
+    /// file is locked, it is waited for on such a thread.
+    pub(super) fn look<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        Box::pin(async move {
+            let permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            if let Some(db) = idle {
+                wait_for(Duration::ZERO);
+                let seen = look(&db);
+                // A connection that failed is not used again.
+                if let Ok(seen) = seen {
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+                    return Ok(seen);
+                }
+            }
+            drop(permit);
+            self.read(look).await
+        })
     }
 
     /// Reads on the next free connection.
@@ -299,27 +322,37 @@ pub(super) fn find(
     db: &Connection,
     tenant: &Tenant,
     keys: &[SealedKey],
-) -> Result<Vec<Option<Found>>, rusqlite::Error> {
+) -> Result<Sight, rusqlite::Error> {
     // One look at the database for all of them.
     let look = db.unchecked_transaction()?;
-    let found = keys.iter().map(|key| find_one(&look, tenant, *key)).collect();
+    let whose = "SELECT id, era FROM tenants WHERE name = ?1";
+    let whose = look
+        .prepare_cached(whose)?
+        .query_row([&tenant.0], |row| Ok((row.get::<_, i64>(0)?, Era(unsigned(row.get(1)?)))));
+    let sight = match whose.optional()? {
+        None => Sight { found: vec![None; keys.len()], era: Era::default() },
+        Some((tenant, era)) => {
+            let found = keys.iter().map(|key| find_one(&look, tenant, *key));
+            Sight { found: found.collect::<Result<_, _>>()?, era }
+        }
+    };
     look.finish()?;
-    found
+    Ok(sight)
 }
 
 fn find_one(
     db: &Connection,
-    tenant: &Tenant,
+    tenant: i64,
     key: SealedKey,
 ) -> Result<Option<Found>, rusqlite::Error> {
     let newest = "
-        SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, count(*) OVER (),
-               (SELECT min(r.erased) FROM records r WHERE r.tenant = u.tenant AND r.log = u.log
-                AND r.seq BETWEEN u.first AND u.last AND r.kind <> 'copy')
-        FROM turn_keys k JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log
-        WHERE k.tenant = (SELECT id FROM tenants WHERE name = ?1) AND k.kind = ?2 AND k.hash = ?3
-        ORDER BY u.id DESC LIMIT 1";
-    let place = params![tenant.0, key.kind.number(), key.hash];
+        SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, k.n,
+               (SELECT min(r.erased) FROM records r WHERE r.tenant = ?1 AND r.log = u.log
+                AND r.seq BETWEEN u.first AND u.last AND r.erased IS NOT NULL AND r.kind <> 'copy')
+        FROM (SELECT max(turn) AS turn, count(*) AS n FROM turn_keys
+              WHERE tenant = ?1 AND kind = ?2 AND hash = ?3) k
+        JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log";
+    let place = params![tenant, key.kind.number(), key.hash];
     let found = db.prepare_cached(newest)?.query_row(place, |row| {
         let turn = VaultTurn {
             id: NodeId(row.get(0)?),

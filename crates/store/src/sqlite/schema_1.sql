@@ -4,7 +4,8 @@
 CREATE TABLE tenants (
     id      INTEGER PRIMARY KEY,
     name    TEXT NOT NULL UNIQUE,
-    created INTEGER NOT NULL
+    created INTEGER NOT NULL,
+    era     INTEGER NOT NULL DEFAULT 0          -- how often something of it was destroyed
 ) STRICT;
 
 -- One row per Thread or Run.
@@ -54,6 +55,7 @@ CREATE UNIQUE INDEX records_by_seq ON records (tenant, log, seq);
 CREATE INDEX records_by_event ON records (tenant, log, last_event) WHERE last_event IS NOT NULL;
 CREATE INDEX records_about ON records (tenant, about) WHERE about IS NOT NULL;
 CREATE INDEX records_checkpoints ON records (tenant, log, seq) WHERE kind = 'checkpoint';
+CREATE INDEX records_erased ON records (tenant, log, seq) WHERE erased IS NOT NULL;
 CREATE INDEX records_blob ON records (blob) WHERE blob IS NOT NULL;
 
 -- What opens the contents, kept apart from them: deleting a salt destroys its content.

@@ -134,7 +134,7 @@ pub(crate) async fn copies_are_forgotten_with_what_they_repeat<H: Harness>() {
     assert_eq!(seqs, [1]);
     let expected = numbered(&[(1, "stays"), (2, "stays too")]);
     assert_eq!(texts(&journal, "other").await, expected);
-    let found = journal.find(&us(), &[VaultKey::Claim("second".into())]).await.unwrap();
+    let found = journal.find(&us(), &[VaultKey::Claim("second".into())]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, None, "the turn itself is whole");
     assert_eq!(proven(&journal).await.gone, 5);
 }

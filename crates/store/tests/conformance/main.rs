@@ -57,7 +57,8 @@ macro_rules! suite {
                 nothing_is_decided_too_late;
             vault: a_turn_is_found_by_its_claim, an_id_finds_only_what_it_names_alone,
                 a_chain_finds_the_newest_and_counts_the_others, turns_know_their_parents,
-                another_tenants_turns_are_not_found, a_forgotten_turn_says_so;
+                another_tenants_turns_are_not_found, a_forgotten_turn_says_so,
+                what_is_destroyed_begins_an_era;
             forks: a_fork_shares_history_by_reference, forks_nest, a_fork_at_zero_shares_nothing,
                 a_fork_ends_where_its_parent_does, reading_crosses_every_border,
                 a_rewind_ends_a_span, a_fork_keeps_the_rewinds_before_it;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Append, Batch, Boxed, Fence, Fold, Folded, Found, Lease, LogHead, LogId, NewRecord, Pending,
-    Receipt, Record, Store, StoreError, Tenant, VaultKey, kind,
+    Append, Batch, Boxed, Fence, Fold, Folded, Lease, LogHead, LogId, NewRecord, Pending, Receipt,
+    Record, Sight, Store, StoreError, Tenant, VaultKey, kind,
 };
 use throughline_store::Journal;
 
@@ -322,11 +322,7 @@ impl Store for Counting<'_> {
         self.store.release(tenant, log, fence)
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [VaultKey],
-    ) -> Boxed<'a, Vec<Option<Found>>> {
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
         self.store.find(tenant, keys)
     }
 

@@ -47,7 +47,7 @@ fn found(turn: VaultTurn, siblings: u32) -> Option<Found> {
 }
 
 async fn find(journal: &Journal, keys: &[VaultKey]) -> Vec<Option<Found>> {
-    journal.find(&us(), keys).await.unwrap()
+    journal.find(&us(), keys).await.unwrap().found
 }
 
 pub(crate) async fn a_turn_is_found_by_its_claim<H: Harness>() {
@@ -109,7 +109,7 @@ pub(crate) async fn another_tenants_turns_are_not_found<H: Harness>() {
     thread(&journal, "turns", &[]).await;
     let keys = [claim("a"), id("a"), chain(1)];
     capture(&journal, "one", None, &keys).await;
-    assert_eq!(journal.find(&them(), &keys).await.unwrap(), [None, None, None]);
+    assert_eq!(journal.find(&them(), &keys).await.unwrap().found, [None, None, None]);
     // Nor does theirs make ours ambiguous.
     let mut theirs = batch(items("turns", &["x"]).opening(throughline_core::LogOpening::thread()));
     theirs.tenant = them();
@@ -133,4 +133,22 @@ pub(crate) async fn a_forgotten_turn_says_so<H: Harness>() {
     journal.forget(&us(), &log("turns"), None).await.unwrap();
     let gone = VaultTurn { gone: Some(Why::Forgotten), ..turn("one", None, 1) };
     assert_eq!(find(&journal, &[claim("a")]).await, [found(gone, 0)]);
+}
+
+pub(crate) async fn what_is_destroyed_begins_an_era<H: Harness>() {
+    let harness = fresh!(H);
+    let (journal, other) = (harness.open().await, harness.open().await);
+    thread(&journal, "turns", &[]).await;
+    let era = async |tenant| journal.find(&tenant, &[claim("a")]).await.unwrap().era;
+    let first = era(us()).await;
+    capture(&journal, "one", None, &[claim("a")]).await;
+    thread(&journal, "doomed", &["said"]).await;
+    assert_eq!(era(us()).await, first, "what is added destroys nothing");
+    let theirs = era(them()).await;
+    other.forget(&us(), &log("doomed"), None).await.unwrap();
+    let second = era(us()).await;
+    assert_ne!(second, first, "another process destroyed something");
+    journal.forget(&us(), &log("turns"), None).await.unwrap();
+    assert!(![first, second].contains(&era(us()).await), "no era comes again");
+    assert_eq!(era(them()).await, theirs);
 }

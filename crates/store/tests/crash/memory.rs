@@ -145,7 +145,7 @@ impl Memory {
             if let Some(places_heard) = self.batches.get(number) {
                 assert_eq!(places(&receipt), *places_heard, "{number}");
             }
-            let turn = journal.find(&tenant(), &[number.claim()]).await.unwrap();
+            let turn = journal.find(&tenant(), &[number.claim()]).await.unwrap().found;
             let [Some(turn)] = &turn[..] else { panic!("the turn of {number} is lost") };
             assert_eq!(turn.turn.log, number.thread());
             let span = (turn.turn.first, turn.turn.last);

@@ -119,7 +119,9 @@ fn outcome_of_flip(
         db.query_row(sql, [row.id], |row| row.get::<_, i64>(0)).is_ok_and(|count| count == 0)
     };
     match (table, column) {
-        ("logs", "status" | "created" | "updated") | ("tenants", "created") => Outcome::SaysNothing,
+        ("logs", "status" | "created" | "updated") | ("tenants", "created" | "era") => {
+            Outcome::SaysNothing
+        }
         ("manifests", "id") if keeps_order(db, row.id, changed) => Outcome::SaysNothing,
         ("segments", "writer" | "tenant" | "id" | "link")
             if is_empty("SELECT position FROM segments WHERE id = ?1") =>

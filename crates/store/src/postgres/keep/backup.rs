@@ -18,7 +18,7 @@ const PAGE: i32 = 64;
 
 /// The tables and their columns, which both databases have.
 pub(in crate::postgres) const TABLES: [(&str, &str); 14] = [
-    ("tenants", "id, name, created"),
+    ("tenants", "id, name, created, era"),
     (
         "logs",
         "id, tenant, name, kind, of, fork, fork_at, rewinds, status, last, events, bytes, created, \

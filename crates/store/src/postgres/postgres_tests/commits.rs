@@ -270,17 +270,17 @@ async fn captured_turns_are_found_by_their_keys() {
         "t2 is the name of another turn: choose a new one"
     );
     let unknown = key(KeyKind::Claim, 7);
-    let found = node.find(&tenant(), &[unknown, claim, id, shared, chain]).await.unwrap();
+    let found = node.find(&tenant(), &[unknown, claim, id, shared, chain]).await.unwrap().found;
     let found: Vec<_> = found
         .iter()
         .map(|found| found.as_ref().map(|found| (&*found.turn.id.0, found.siblings)))
         .collect();
     assert_eq!(found, [None, Some(("t1", 0)), Some(("t1", 0)), None, Some(("t2", 1))]);
-    let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
+    let found = node.find(&tenant(), &[claim]).await.unwrap().found.remove(0).unwrap().turn;
     assert_eq!((found.first, found.last, found.prefix, found.gone), (1, 2, Some([9; 32]), None));
     let erases = vec![Erase::records(log("a"), vec![2], Erased::Forgotten)];
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
-    let found = node.find(&tenant(), &[claim]).await.unwrap().remove(0).unwrap().turn;
+    let found = node.find(&tenant(), &[claim]).await.unwrap().found.remove(0).unwrap().turn;
     assert_eq!(found.gone, Some(Why::Forgotten));
 }
 
