@@ -248,6 +248,11 @@ fn no_secret_is_shown_nor_any_part_of_one() {
         ("WORK_MASTER", CANARY),
         ("ANTHROPIC_API_KEY", CANARY),
         ("THROUGHLINE_MASTER_KEY", CANARY),
+        ("AWS_ACCESS_KEY_ID", CANARY),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+        ("AWS_SESSION_TOKEN", CANARY),
+        ("AZURE_OPENAI_ENDPOINT", "https://me:c4n4ryKey0123456789@h"),
+        ("OLLAMA_HOST", "https://h/?key=c4n4ryKey0123456789"),
     ];
     let store = format!("postgres://me:{CANARY}@localhost:1/x?password={CANARY}");
     let with_store = [&environment[..], &[("THROUGHLINE_STORE", store.as_str())]].concat();
@@ -297,6 +302,37 @@ fn it_is_shown_with_who_said_so() {
     assert_eq!(key("work-claude"), "…");
     assert_eq!(key("proxy"), "$WORK_KEY is not set");
     assert_eq!(key("openai"), "the caller's");
+}
+
+#[test]
+fn the_usual_variables_are_shown_by_their_names() {
+    let folder = Folder::new("usual");
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", CANARY),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+        ("AWS_REGION", "eu-west-1"),
+        ("OLLAMA_HOST", "box"),
+        ("AZURE_OPENAI_ENDPOINT", "nonsense"),
+    ];
+    let ran = folder.run_with(&environment, &["config", "show", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let told = |name: &str| {
+        let all = shown["providers"].as_array().unwrap();
+        let found = all.iter().find(|one| one["name"] == name).unwrap();
+        ["address", "key", "from"].map(|what| found[what].as_str().unwrap().to_owned())
+    };
+    let bedrock = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+    assert_eq!(told("bedrock"), [bedrock, "$AWS_ACCESS_KEY_ID for eu-west-1", "$AWS_REGION"]);
+    let ollama = ["http://box:11434/v1", "the caller's, or none", "$OLLAMA_HOST"];
+    assert_eq!(told("ollama"), ollama);
+    assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
+    let ran = folder.run_with(&environment, &["config", "check"]);
+    assert_eq!(ran.code, 0);
+    let said = "warning: $AZURE_OPENAI_ENDPOINT is not heard: its address is not a URL\n✓ ";
+    assert!(ran.out.starts_with(said), "{}", ran.out);
+    let ran = folder.run_with(&environment, &["config", "check", "--format", "json"]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["unheard"][0]["variable"], "AZURE_OPENAI_ENDPOINT");
 }
 
 #[test]

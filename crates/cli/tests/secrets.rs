@@ -15,6 +15,7 @@ mod kept;
 mod serving;
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 
@@ -45,12 +46,17 @@ fn headers(first: u32) -> String {
     lines.collect()
 }
 
-/// A provider that answers each request with this, and closes.
+/// A provider that answers each request with this, and closes; one that has nothing to say never does.
 fn provider(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
+        let mut silent = Vec::new();
         while let Ok((mut stream, _)) = listener.accept() {
+            if answer.is_empty() {
+                silent.push(stream);
+                continue;
+            }
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let (mut line, mut length) = (String::new(), 0);
             while reader.read_line(&mut line).is_ok_and(|_| line != "\r\n") && !line.is_empty() {
@@ -67,41 +73,83 @@ fn provider(answer: String) -> String {
     address
 }
 
-/// Notes what we say ourselves. What a provider says is its caller's to hear, and stands behind the id of the call.
-fn note(errors: &mut String, said: &str) {
-    if !said.contains("x-throughline-call") {
-        errors.push_str(said);
+/// A provider whose words hold secrets.
+struct Provider {
+    name: &'static str,
+    address: String,
+    /// What it says that its callers may hear, word for word. They hear nothing else of it.
+    said: Vec<String>,
+}
+
+impl Provider {
+    fn new(name: &'static str, status: &str, headers: &str, body: &str, said: &[&str]) -> Self {
+        let answer = format!(
+            "HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let said = said.iter().map(ToString::to_string).collect();
+        Self { name, address: provider(answer), said }
+    }
+
+    /// A provider at that address, which says nothing.
+    fn without_words(name: &'static str, address: String) -> Self {
+        Self { name, address, said: Vec::new() }
     }
 }
 
-/// Providers whose words hold secrets, and a configuration that does.
-fn configure(kept: &Kept) {
-    let refusal =
-        format!(r#"{{"type":"error","error":{{"type":"x","message":"{}"}}}}"#, canary(17));
-    let head = format!("set-cookie: a={}\r\nx-secret: {}", canary(18), canary(18));
-    let refuses = provider(format!(
-        "HTTP/1.1 400 Bad\r\n{head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{refusal}",
-        refusal.len()
-    ));
-    let garbage = provider(format!(
-        "HTTP/1.1 200 OK\r\n{head}\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {{{}\n\n",
-        canary(17)
-    ));
-    let elsewhere = provider(format!(
-        "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/{}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-        canary(17)
-    ));
-    let row = |name: &str, url: &str, key: &str| {
-        format!("[providers.{name}]\nkind = \"anthropic\"\nbase_url = \"{url}\"\n{key}\n")
-    };
-    let config = [
-        row("refuses", &refuses, &format!("api_key = \"{}\"", canary(19))),
-        row("garbage", &garbage, "api_key_env = \"WORK_KEY\""),
-        row("elsewhere", &elsewhere, &format!("api_key = \"{}\"", canary(19))),
-        row("nowhere", "http://127.0.0.1:9", &format!("api_key = \"{}\"", canary(19))),
-        "[gateway]\nbody_limit = \"64KiB\"\n".to_owned(),
-    ];
-    std::fs::write(kept.file("throughline.toml"), config.concat()).unwrap();
+/// Providers that refuse, talk nonsense, are broken, point elsewhere, are not there, and are silent.
+fn providers() -> Vec<Provider> {
+    let (word, header) = (canary(17), format!("x-secret: {}", canary(18)));
+    // The cookie is between the provider and us.
+    let head = format!("set-cookie: a={}\r\n{header}\r\n", canary(18));
+    let message = format!(r#""message":"{word}""#);
+    let refusal = format!(r#"{{"type":"error","error":{{"type":"x",{message}}}}}"#);
+    let frame = format!("data: {{{word}");
+    let (event_stream, html) = ("content-type: text/event-stream\r\n", format!("<p>{word}</p>"));
+    let garbage = format!("{head}{event_stream}");
+    let location = format!("location: http://127.0.0.1:9/{word}\r\n");
+    vec![
+        Provider::new("refuses", "400 Bad", &head, &refusal, &[&message, &header]),
+        Provider::new("garbage", "200 OK", &garbage, &format!("{frame}\n\n"), &[&frame, &header]),
+        Provider::new("plain", "200 OK", "content-type: text/html\r\n", &html, &[&html]),
+        Provider::new("broken", "500 Oh", "content-type: text/html\r\n", &html, &[&html]),
+        Provider::new("elsewhere", "302 Found", &location, "", &[]),
+        Provider::without_words("nowhere", "http://127.0.0.1:9".to_owned()),
+        Provider::without_words("silent", provider(String::new())),
+    ]
+}
+
+/// A configuration with secrets.
+fn configure(kept: &Kept, providers: &[Provider]) {
+    let rows = providers.iter().map(|Provider { name, address, .. }| {
+        let key = match *name {
+            "garbage" => "api_key_env = \"WORK_KEY\"".to_owned(),
+            _ => format!("api_key = \"{}\"", canary(19)),
+        };
+        format!("[providers.{name}]\nkind = \"anthropic\"\nbase_url = \"{address}\"\n{key}\n")
+    });
+    let limits = "[gateway]\nbody_limit = \"64KiB\"\n[gateway.timeouts]\nfirst_byte = \"1s\"\n";
+    let config: String = rows.chain([limits.to_owned()]).collect();
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+}
+
+/// What callers heard, but for what a provider itself said, which is theirs to hear.
+#[derive(Default)]
+struct Heard {
+    text: String,
+    /// What was left out because a provider had said it.
+    theirs: BTreeSet<String>,
+}
+
+impl Heard {
+    fn note(&mut self, said: &str, theirs: &[String]) {
+        let mut ours = said.to_owned();
+        for words in theirs.iter().filter(|words| said.contains(*words)) {
+            ours = ours.replace(words, "");
+            self.theirs.insert(words.clone());
+        }
+        self.text.push_str(&ours);
+    }
 }
 
 /// A conversation whose every part is a secret.
@@ -120,22 +168,23 @@ fn conversation(model: &str, stream: bool) -> String {
     )
 }
 
-/// Asks in every dialect, well and badly, with secrets everywhere; gives the errors that are our own.
-fn ask(serving: &Serving) -> String {
+/// What the simulator of Gemini says to a signature that is none: like Google, it quotes it.
+fn simulated_words() -> String {
+    format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
+}
+
+/// Asks in every dialect, well and badly, with secrets everywhere.
+fn ask(serving: &Serving, providers: &[Provider]) -> Heard {
     let query = format!("?key={}&secret={}", canary(10), canary(10));
-    let mut errors = String::new();
-    for model in [
-        "refuses/claude",
-        "garbage/claude",
-        "elsewhere/claude",
-        "nowhere/claude",
-        "sim/claude-sonnet-4-5",
-        "sim/gpt-5.2",
-    ] {
+    let mut heard = Heard::default();
+    let models = providers.iter().map(|provider| (provider.name, "claude", &*provider.said));
+    let simulated = [("sim", "claude-sonnet-4-5", &[][..]), ("sim", "gpt-5.2", &[])];
+    for (provider, model, theirs) in models.chain(simulated) {
+        let model = format!("{provider}/{model}");
         for stream in [false, true] {
             for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
-                let (path, body) = (format!("{path}{query}"), conversation(model, stream));
-                note(&mut errors, &serving.said("POST", &path, &headers(1), &body));
+                let (path, body) = (format!("{path}{query}"), conversation(&model, stream));
+                heard.note(&serving.said("POST", &path, &headers(1), &body), theirs);
             }
         }
     }
@@ -148,43 +197,51 @@ fn ask(serving: &Serving) -> String {
         canary(12)
     );
     let gemini = format!("/v1beta/models/sim/gemini-3-pro-preview:generateContent{query}");
+    heard.note(&serving.said("POST", &gemini, &headers(1), &signed), &[simulated_words()]);
     for (path, body) in [
         ("/v1/responses", opaque),
-        (&gemini, signed),
         ("/v1/responses", format!(r#"{{"model":"sim/gpt-5.2","input":"{}"#, canary(14))),
         ("/v1/responses", format!(r#"{{"input":"{}"}}"#, canary(14))),
         ("/v1/messages", canary(14).repeat(4000)),
+        ("/v1/messages", conversation("nobody/claude", false)),
         ("/nowhere", "{}".to_owned()),
     ] {
-        note(&mut errors, &serving.said("POST", path, &headers(1), &body));
+        heard.note(&serving.said("POST", path, &headers(1), &body), &[]);
     }
-    errors
+    heard
 }
 
 #[test]
 fn canaries_are_told_nowhere() {
     let kept = Kept::nothing("secrets");
-    configure(&kept);
+    let providers = providers();
+    configure(&kept, &providers);
     let (work, openai) = (canary(20), canary(16));
     let environment = [("WORK_KEY", work.as_str()), ("OPENAI_API_KEY", openai.as_str())];
     let mut serving = Serving::start(&kept.folder, &environment, &["--log", "debug"]);
-    let mut errors = ask(&serving);
+    let mut heard = ask(&serving, &providers);
     // With a key that is none, once there are keys.
     let key = kept.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
     let wrong = format!("authorization: Bearer tl_{}\r\n", canary(1));
     let said = serving.said("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));
     assert!(said.starts_with("HTTP/1.1 401"), "{said}");
-    errors.push_str(&said);
+    heard.note(&said, &[]);
     let metrics = serving.said("GET", "/metrics", &format!("x-api-key: {key}\r\n"), "");
     assert!(metrics.contains("throughline_calls_total{"), "{metrics}");
     assert_eq!(serving.stop(), 0);
     let shown = throughline_with(&environment, &kept.folder, &["config", "show"], b"");
     let checked = throughline_with(&environment, &kept.folder, &["config", "check"], b"");
+    for status in [200, 400, 401, 404, 413, 500, 502, 504] {
+        assert!(heard.text.contains(&format!("HTTP/1.1 {status} ")), "nobody heard {status}");
+    }
+    let mut theirs = BTreeSet::from([simulated_words()]);
+    theirs.extend(providers.iter().flat_map(|provider| provider.said.clone()));
+    assert_eq!(heard.theirs, theirs, "what a provider says is heard");
     let told = [
         ("welcome", serving.welcome.clone()),
         ("log", serving.errors()),
         ("metrics", metrics),
-        ("errors", errors),
+        ("answers", heard.text),
         ("config show", format!("{}{}", shown.out, shown.err)),
         ("config check", format!("{}{}", checked.out, checked.err)),
         ("usage", kept.run(&["usage", "--format", "json"]).out),

@@ -38,6 +38,8 @@ pub enum Source {
     Caller,
     /// The caller's own if there is one, else none: a server that asks for no key.
     Open,
+    /// Its own, which is not there for this reason. No request goes out, whatever key the caller has.
+    Missing(Name),
 }
 
 /// How patient we are with an endpoint.
@@ -139,6 +141,7 @@ impl Endpoint {
                 endpoint: Arc::clone(&self.name),
                 variable: self.row.key_env.clone(),
             }),
+            Source::Missing(reason) => Err(self.invalid(reason)),
         }
     }
 
@@ -148,7 +151,7 @@ impl Endpoint {
 }
 
 /// An address that everything else is put behind.
-fn base(address: &str) -> Result<Url, &'static str> {
+pub(crate) fn base(address: &str) -> Result<Url, &'static str> {
     if address.is_empty() {
         return Err("it has no address");
     }

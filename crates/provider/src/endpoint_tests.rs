@@ -144,4 +144,9 @@ fn the_callers_key_is_used_only_where_the_endpoint_has_none() {
     let variable = Some("OPENAI_API_KEY".into());
     let missing = UpstreamError::NoCredential { endpoint: "here".into(), variable };
     assert_eq!(proof(&Source::Caller, None), Err(missing));
+    let missing = Source::Missing("$WORK_KEY is not set".into());
+    for callers in [None, Some(&callers)] {
+        let said = "the request to here cannot be sent: $WORK_KEY is not set";
+        assert_eq!(proof(&missing, callers).unwrap_err().to_string(), said);
+    }
 }

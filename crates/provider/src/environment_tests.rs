@@ -1,104 +1,175 @@
-//! Which variables switch which endpoints on.
+//! What variables say of rows.
+
+use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::Credential;
+use throughline_core::{Credential, Provider};
 
-use super::endpoints_from_environment;
-use crate::endpoint::{Endpoint, Source};
+use super::{UsualAddress, UsualKey, in_region, needs_key, usual_address, usual_key};
 use crate::sigv4::AwsKeys;
 
-fn endpoints(variables: &[(&str, &str)]) -> Vec<Endpoint> {
-    let lookup = |name: &str| {
+fn row(name: &str) -> Arc<Provider> {
+    Catalog::builtin().provider(name).unwrap()
+}
+
+fn lookup(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+    |name| {
         let found = variables.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| (*value).to_owned())
-    };
-    endpoints_from_environment(lookup, Catalog::builtin()).unwrap()
+    }
 }
 
-fn names(variables: &[(&str, &str)]) -> Vec<String> {
-    endpoints(variables).iter().map(|endpoint| endpoint.name.to_string()).collect()
+fn key(name: &str, variables: &[(&str, &str)]) -> Option<UsualKey> {
+    usual_key(&row(name), &lookup(variables))
 }
 
-fn addresses(variables: &[(&str, &str)]) -> Vec<String> {
-    endpoints(variables).iter().map(|endpoint| endpoint.base_url().to_owned()).collect()
+/// The address and the variable that says it.
+fn address(name: &str, variables: &[(&str, &str)]) -> Option<(String, String)> {
+    let found = usual_address(&row(name), &lookup(variables)).unwrap();
+    found.map(|UsualAddress { base_url, variable }| (base_url.to_string(), variable.to_string()))
+}
+
+fn unheard(name: &str, variables: &[(&str, &str)]) -> String {
+    usual_address(&row(name), &lookup(variables)).unwrap_err().to_string()
+}
+
+fn said(address: &str, variable: &str) -> Option<(String, String)> {
+    Some((address.to_owned(), variable.to_owned()))
 }
 
 #[test]
-fn nothing_is_on_where_nothing_is_set() {
-    assert_eq!(names(&[]), [""; 0]);
-    assert_eq!(names(&[("OPENAI_API_KEY", ""), ("ANTHROPIC_API_KEY", "  ")]), [""; 0]);
-    assert_eq!(names(&[("AWS_ACCESS_KEY_ID", "id"), ("AWS_REGION", "eu-west-1")]), [""; 0]);
-}
-
-#[test]
-fn every_rows_own_variable_switches_it_on() {
+fn every_rows_own_variable_holds_its_key() {
     for row in Catalog::builtin().providers() {
         let Some(variable) = row.key_env.as_deref() else { continue };
-        let open =
-            [("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com"), ("SNOWFLAKE_ACCOUNT", "a")];
-        let on = endpoints(&[&[(variable, "key\n")], open.as_slice()].concat());
-        let own = on.iter().find(|endpoint| endpoint.name == row.name).unwrap();
-        assert_eq!(own.credential, Source::Key(Credential::new("key")), "{}", row.name);
-        assert_eq!(own.row, *row);
+        let found = usual_key(row, &lookup(&[(variable, " key\n")]));
+        let wanted = UsualKey::Key(Credential::new("key"), variable.into());
+        assert_eq!(found, Some(wanted), "{}", row.name);
+        assert_eq!(usual_key(row, &lookup(&[(variable, "  ")])), None, "{}", row.name);
+        assert_eq!(usual_key(row, &lookup(&[])), None);
+        assert_eq!(usual_address(row, &lookup(&[])), Ok(None));
     }
 }
 
 #[test]
-fn an_address_that_is_left_open_needs_its_variable() {
-    let key = ("AZURE_OPENAI_API_KEY", "key");
-    assert_eq!(names(&[key]), [""; 0]);
-    for endpoint in ["https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"] {
-        let address = "https://r.openai.azure.com/openai/v1".to_owned();
-        assert_eq!(
-            addresses(&[key, ("AZURE_OPENAI_ENDPOINT", endpoint)]),
-            [address.clone(), address]
-        );
-    }
-    assert_eq!(
-        addresses(&[("SNOWFLAKE_PAT", "key"), ("SNOWFLAKE_ACCOUNT", "org-me")]),
-        ["https://org-me.snowflakecomputing.com/api/v2/cortex/v1"]
-    );
-    let lookup = |name: &str| match name {
-        "AZURE_OPENAI_ENDPOINT" => Some("nonsense".to_owned()),
-        name => (name == "AZURE_OPENAI_API_KEY").then(|| "key".to_owned()),
-    };
-    let error = endpoints_from_environment(lookup, Catalog::builtin()).unwrap_err();
-    assert_eq!(error.to_string(), "the endpoint azure cannot be used: its address is not a URL");
+fn googles_key_is_also_the_gemini_apis() {
+    let named = |key: &str, name: &str| Some(UsualKey::Key(Credential::new(key), name.into()));
+    let google = ("GOOGLE_API_KEY", "one");
+    assert_eq!(key("gemini", &[google]), named("one", "GOOGLE_API_KEY"));
+    assert_eq!(key("vertex", &[google]), named("one", "GOOGLE_API_KEY"));
+    let both = [google, ("GEMINI_API_KEY", "two")];
+    assert_eq!(key("gemini", &both), named("two", "GEMINI_API_KEY"));
 }
 
 #[test]
 fn bedrock_takes_a_key_or_an_accounts_keys_and_a_region() {
     let account = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
-    let more = [("AWS_SESSION_TOKEN", "token"), ("AWS_REGION", "eu-west-1")];
-    let on = endpoints(&[account, more].concat());
-    let keys = AwsKeys {
-        id: "id".into(),
-        secret: Credential::new("secret"),
-        session_token: Some(Credential::new("token")),
+    let keys = |session_token: Option<&str>, region: Option<&str>| {
+        Some(UsualKey::Aws(AwsKeys {
+            id: "id".into(),
+            secret: Credential::new("secret"),
+            session_token: session_token.map(Credential::new),
+            region: region.map(Into::into),
+        }))
     };
-    assert_eq!(on.len(), 1);
-    assert_eq!(on[0].credential, Source::Aws(keys));
-    assert_eq!(on[0].base_url(), "https://bedrock-runtime.eu-west-1.amazonaws.com/");
+    assert_eq!(key("bedrock", &account), keys(None, None));
+    let more = [("AWS_SESSION_TOKEN", "token"), ("AWS_REGION", "eu-west-1")];
+    let all = [account, more].concat();
+    assert_eq!(key("bedrock", &all), keys(Some("token"), Some("eu-west-1")));
+    assert_eq!(key("bedrock", &account[..1]), None, "half of a pair is no key");
+    assert_eq!(key("bedrock-mantle", &all), None, "it takes no signature");
+    assert_eq!(key("anthropic", &all), None);
+    let bearer = [&all[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
+    let wanted = UsualKey::Key(Credential::new("key"), "AWS_BEARER_TOKEN_BEDROCK".into());
+    assert_eq!(key("bedrock", &bearer), Some(wanted), "the key goes before");
 
-    let key = ("AWS_BEARER_TOKEN_BEDROCK", "key");
-    let on = endpoints(&[account[0], account[1], key, ("AWS_DEFAULT_REGION", "us-west-2")]);
-    assert_eq!(on[0].credential, Source::Key(Credential::new("key")), "the key goes before");
-    assert_eq!(on[0].base_url(), "https://bedrock-runtime.us-west-2.amazonaws.com/");
-    assert_eq!(on[1].base_url(), "https://bedrock-mantle.us-west-2.api.aws/openai/v1");
+    let runtime = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+    assert_eq!(address("bedrock", &all), said(runtime, "AWS_REGION"));
+    let usual = [("AWS_DEFAULT_REGION", "us-west-2")];
+    let mantle = "https://bedrock-mantle.us-west-2.api.aws/openai/v1";
+    assert_eq!(address("bedrock-mantle", &usual), said(mantle, "AWS_DEFAULT_REGION"));
+    assert_eq!(address("anthropic", &all), None);
+    assert_eq!(in_region(&row("bedrock"), "eu-west-1").as_deref(), Some(runtime));
+    assert_eq!(in_region(&row("anthropic"), "eu-west-1"), None);
+    for region in ["europe", "eu-west-1.evil.example/", "eu west-1", ""] {
+        assert_eq!(in_region(&row("bedrock"), region), None, "{region}");
+    }
+    assert_eq!(
+        unheard("bedrock", &[("AWS_REGION", "evil.example/")]),
+        "AWS_REGION is not heard: it names no region, as eu-west-1 is one"
+    );
 }
 
 #[test]
-fn ones_own_servers_are_switched_on_by_their_address_and_vendors_are_not_moved() {
-    let on = endpoints(&[("OLLAMA_BASE_URL", "http://10.0.0.7:11434/v1/")]);
-    let addresses: Vec<&str> = on.iter().map(Endpoint::base_url).collect();
-    assert_eq!(addresses, ["http://10.0.0.7:11434/v1", "http://10.0.0.7:11434/api"]);
-    assert_eq!(on[0].credential, Source::Open);
-    assert_eq!(names(&[("ANTHROPIC_BASE_URL", "http://localhost:8080")]), [""; 0]);
+fn an_address_that_is_left_open_needs_its_variable() {
+    let wanted = said("https://r.openai.azure.com/openai/v1", "AZURE_OPENAI_ENDPOINT");
+    for endpoint in ["https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"] {
+        for row in ["azure", "azure-chat"] {
+            assert_eq!(address(row, &[("AZURE_OPENAI_ENDPOINT", endpoint)]), wanted);
+        }
+    }
+    assert_eq!(
+        address("snowflake", &[("SNOWFLAKE_ACCOUNT", "org-me")]),
+        said("https://org-me.snowflakecomputing.com/api/v2/cortex/v1", "SNOWFLAKE_ACCOUNT")
+    );
+    for (endpoint, problem) in [
+        ("nonsense", "its address is not a URL"),
+        (
+            "https://me:canary@host",
+            "its address holds a user or a password: give the key on its own",
+        ),
+    ] {
+        let said = unheard("azure", &[("AZURE_OPENAI_ENDPOINT", endpoint)]);
+        assert_eq!(said, format!("AZURE_OPENAI_ENDPOINT is not heard: {problem}"));
+    }
 }
 
 #[test]
-fn googles_key_also_switches_the_gemini_api_on() {
-    assert_eq!(names(&[("GOOGLE_API_KEY", "key")]), ["gemini", "vertex"]);
-    let both = endpoints(&[("GOOGLE_API_KEY", "one"), ("GEMINI_API_KEY", "two")]);
-    assert_eq!(both[0].credential, Source::Key(Credential::new("two")));
+fn ones_own_servers_are_where_one_says_and_vendors_are_not_moved() {
+    let ollama = [("OLLAMA_BASE_URL", "http://10.0.0.7:11434/v1/"), ("OLLAMA_HOST", "elsewhere")];
+    let variable = "OLLAMA_BASE_URL";
+    assert_eq!(address("ollama", &ollama), said("http://10.0.0.7:11434/v1", variable));
+    assert_eq!(address("ollama-native", &ollama), said("http://10.0.0.7:11434/api", variable));
+    let vllm = [("VLLM_BASE_URL", "https://gpu.example")];
+    assert_eq!(address("vllm", &vllm), said("https://gpu.example/v1", "VLLM_BASE_URL"));
+    assert_eq!(address("anthropic", &[("ANTHROPIC_BASE_URL", "http://localhost:8080")]), None);
+}
+
+#[test]
+fn ollamas_own_variable_is_read_as_ollama_reads_it() {
+    for (host, wanted) in [
+        ("10.0.0.7", "http://10.0.0.7:11434/v1"),
+        ("10.0.0.7:80", "http://10.0.0.7:80/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0:9000", "http://127.0.0.1:9000/v1"),
+        (":9000", "http://127.0.0.1:9000/v1"),
+        ("box", "http://box:11434/v1"),
+        ("::1", "http://[::1]:11434/v1"),
+        ("[::1]", "http://[::1]:11434/v1"),
+        ("[::1]:9000", "http://[::1]:9000/v1"),
+        ("[::]:9000", "http://127.0.0.1:9000/v1"),
+        ("https://ollama.example", "https://ollama.example/v1"),
+        ("https://ollama.example:8443/below/", "https://ollama.example:8443/below/v1"),
+        ("http://0.0.0.0:9000/", "http://127.0.0.1:9000/v1"),
+    ] {
+        assert_eq!(address("ollama", &[("OLLAMA_HOST", host)]), said(wanted, "OLLAMA_HOST"));
+    }
+    assert_eq!(
+        unheard("ollama", &[("OLLAMA_HOST", "box:many")]),
+        "OLLAMA_HOST is not heard: its address is not a URL"
+    );
+}
+
+#[test]
+fn servers_of_this_machine_need_no_key() {
+    let rows = Catalog::builtin().providers().iter();
+    let open: Vec<&str> = rows.filter(|row| !needs_key(row)).map(|row| &*row.name).collect();
+    let own = ["vllm", "llamacpp", "ollama", "ollama-native", "gpustack"];
+    assert_eq!(open, [&["compatible"], &own[..]].concat());
+    let at = |base_url: &str| Provider { base_url: base_url.into(), ..(*row("openai")).clone() };
+    for base_url in ["http://127.0.0.1:9000/v1", "http://[::1]/v1", "https://LOCALHOST/v1"] {
+        assert!(!needs_key(&at(base_url)), "{base_url}");
+    }
+    for base_url in ["http://localhost.example/v1", "http://10.0.0.7/v1", "http://127.example"] {
+        assert!(needs_key(&at(base_url)), "{base_url}");
+    }
 }

@@ -300,7 +300,7 @@ fn chunks(reading: Reading) -> Chunks {
 /// The name under which Bedrock checks signatures.
 const SERVICE: &str = "bedrock";
 
-/// Where a host says nothing about its region.
+/// Where neither a host nor the keys say anything about the region.
 const REGION: &str = "us-east-1";
 
 /// Signs a request anew: a signature holds for minutes only.
@@ -323,7 +323,7 @@ fn sign(
         headers: signed.chain([("host", host.as_str())]).collect(),
         body: &prepared.body,
     };
-    let region = sigv4::region_of(name).unwrap_or(REGION);
+    let region = sigv4::region_of(name).or(keys.region.as_deref()).unwrap_or(REGION);
     for (name, value) in sigv4::sign(keys, region, SERVICE, now, &signable) {
         insert_secret(headers, HeaderName::from_static(name), &value)?;
     }

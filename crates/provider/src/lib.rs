@@ -2,8 +2,8 @@
 //!
 //! [`Http`] sends what it is given to the [`Endpoint`] that is named, with that endpoint's key, and hands back what the
 //! provider answers, byte for byte. It retries only what is safe to repeat, leaves an endpoint alone that keeps failing, and
-//! never connects to link-local addresses or a cloud's metadata service. Nothing here reads the environment: see
-//! [`endpoints_from_environment`].
+//! never connects to link-local addresses or a cloud's metadata service. Nothing here reads the environment: [`usual_key`]
+//! and [`usual_address`] ask whoever does.
 
 mod address;
 mod auth;
@@ -18,7 +18,10 @@ mod tls;
 pub use crate::auth::Scheme;
 pub use crate::breaker::BreakerPolicy;
 pub use crate::endpoint::{Endpoint, EndpointOptions, InvalidEndpoint, Source};
-pub use crate::environment::endpoints_from_environment;
+pub use crate::environment::{
+    AWS_ACCESS_KEY_ID, Lookup, Unheard, UsualAddress, UsualKey, in_region, needs_key,
+    usual_address, usual_key,
+};
 pub use crate::http::{Clock, Http};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

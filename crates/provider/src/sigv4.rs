@@ -19,6 +19,8 @@ pub struct AwsKeys {
     pub secret: Credential,
     /// The session's token, where the keys are a role's.
     pub session_token: Option<Credential>,
+    /// The region that signatures are for, where the host does not name it.
+    pub region: Option<Name>,
 }
 
 /// A request in the parts that are signed.

@@ -12,6 +12,7 @@ fn keys(session_token: Option<&str>) -> AwsKeys {
         id: "AKIDEXAMPLE".into(),
         secret: Credential::new("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
         session_token: session_token.map(Credential::new),
+        region: None,
     }
 }
 

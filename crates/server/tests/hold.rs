@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use house::{House, Plan, Provider, STREAM, STREAM_HEAD, question, store};
 use throughline_core::{
-    Batch, Boxed, Fence, Found, Lease, LogHead, LogId, Pending, Receipt, Record, Store, Tenant,
+    Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, Tenant,
     VaultKey,
 };
 use throughline_server::{Limits, usage_log};
@@ -97,11 +97,7 @@ impl Store for Held {
         self.journal.release(tenant, log, fence)
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [VaultKey],
-    ) -> Boxed<'a, Vec<Option<Found>>> {
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
         self.journal.find(tenant, keys)
     }
 

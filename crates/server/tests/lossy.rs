@@ -13,14 +13,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use common::{House, codec_of, comparable, recorded_reply, request, sealed, stripped, target};
-use throughline_codec::Asked;
-use throughline_core::{Did, Encoded, Item, Reply, Stop, Tenant};
+use common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
+use common::{House, codec_of, request, sealed};
+use throughline_core::{Did, Encoded, Reply, Stop, Tenant};
 use throughline_server::Restored;
-use throughline_testkit::{Exchange, Recording, figure, recordings, skip};
+use throughline_testkit::{Exchange, Recording, recordings, skip};
 
 /// Opaque values that are not put back, each with its reason. An entry must be needed, or the test fails.
 const NOT_PUT_BACK: &[&str] = &[
@@ -50,24 +48,6 @@ const NOT_AS_IT_CAME: &[&str] = &[
     "pydantic-ai--models--test_mistral--test_mistral_model_thinking_part",
 ];
 
-fn check_exceptions(found: &BTreeMap<String, Vec<String>>, expected: &[&str]) {
-    let unforeseen: Vec<_> =
-        found.iter().filter(|(name, _)| !expected.contains(&name.as_str())).collect();
-    assert!(unforeseen.is_empty(), "{unforeseen:#?}");
-    let needless: Vec<_> = expected.iter().filter(|name| !found.contains_key(**name)).collect();
-    assert!(needless.is_empty(), "no longer needed: {needless:?}");
-}
-
-/// A base64 text in one alphabet and without padding: Google's clients change them.
-fn plain(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
-    text.trim_end_matches('=').as_bytes().to_vec()
-}
-
-fn asked(exchange: &Exchange) -> Asked {
-    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
-}
-
 async fn sent(
     house: &House,
     tenant: &Tenant,
@@ -88,93 +68,53 @@ fn answered(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
     exchanges.map(|exchange| (exchange, recorded_reply(exchange, &asked(exchange))))
 }
 
-#[derive(Default)]
-struct Count {
-    values: usize,
-    found: usize,
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_lost_is_put_back_in_place() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let house = House::new().await;
-    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
-    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
         let mut issued: Vec<Bytes> = Vec::new();
         for (exchange, reply) in answered(&recording) {
             let (restored, encoded) =
                 sent(&house, &tenant, exchange, &stripped(&exchange.wire, &exchange.request)).await;
-            let codec = codec_of(&exchange.wire);
-            let read = |body: &[u8]| -> Vec<Item> {
-                let body = request(&exchange.path, Bytes::copy_from_slice(body));
-                codec.decode_request(&body, &asked(exchange)).unwrap().items
-            };
-            // What the recorded client sent back of what had been issued in this recording must be there again, as it
-            // was issued.
-            let expected = sealed(&read(exchange.request.as_bytes())).into_iter();
-            let expected = expected.filter_map(|(bytes, on)| {
-                let known = issued.iter().find(|known| plain(known) == plain(&bytes))?;
-                Some((known.clone(), on))
-            });
-            let now = sealed(&read(&encoded.request.body));
-            let mut rest = now.iter();
-            let count = counts.entry(exchange.wire.clone()).or_default();
-            for value in expected {
-                count.values += 1;
-                let mut ahead = rest.clone();
-                if ahead.any(|found| *found == value) {
-                    count.found += 1;
-                    rest = ahead;
-                } else {
-                    missing.entry(recording.name.clone()).or_default().push(value.1);
-                }
-            }
+            let there = sealed(&items_of(exchange, &encoded.request.body));
+            tally.note_values(&exchange.wire, &recording.name, owed(exchange, &issued), &there);
             issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));
             if reply.stop != Stop::Cut {
                 house.capture(&tenant, &restored, &reply, &encoded).await.expect("a turn is kept");
             }
         }
     }
-    for (wire, count) in &counts {
-        let Count { values, found } = count;
-        figure(&format!("opaque values put back in place: {wire}"), format!("{found} of {values}"));
-    }
-    check_exceptions(&missing, NOT_PUT_BACK);
+    tally.tell("opaque values put back in place");
+    tally.check(NOT_PUT_BACK);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_sent_intact_goes_out_as_it_came() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let house = House::new().await;
-    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
-    let mut changed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
         for (exchange, reply) in answered(&recording) {
             let (restored, encoded) = sent(&house, &tenant, exchange, &exchange.request).await;
-            let count = counts.entry(exchange.wire.clone()).or_default();
-            count.values += 1;
-            if encoded.request.body == exchange.request {
-                count.found += 1;
-            } else {
-                let is_kept = |did: &Did| *did == Did::Kept;
-                let fates = encoded.fates.iter();
-                let others = fates
-                    .filter(|fate| !(is_kept(&fate.visible) && fate.seals.iter().all(is_kept)));
-                let did = others.map(|fate| format!("{} {}", fate.item, fate.visible));
-                changed.entry(recording.name.clone()).or_default().extend(did);
-            }
+            let as_it_came = encoded.request.body == exchange.request;
+            let seen = if as_it_came { Ok(()) } else { Err(changes(&encoded)) };
+            tally.note(&exchange.wire, &recording.name, seen);
             house.capture(&tenant, &restored, &reply, &encoded).await;
         }
     }
-    for (wire, count) in &counts {
-        let Count { values, found } = count;
-        figure(
-            &format!("requests that went out as they came: {wire}"),
-            format!("{found} of {values}"),
-        );
-    }
-    check_exceptions(&changed, NOT_AS_IT_CAME);
+    tally.tell("requests that went out as they came");
+    tally.check(NOT_AS_IT_CAME);
+}
+
+/// What became of the Items that did not go out as they came.
+fn changes(encoded: &Encoded) -> String {
+    let is_kept = |did: &Did| *did == Did::Kept;
+    let fates = encoded.fates.iter();
+    let others = fates.filter(|fate| !(is_kept(&fate.visible) && fate.seals.iter().all(is_kept)));
+    let did: Vec<String> = others.map(|fate| format!("{} {}", fate.item, fate.visible)).collect();
+    did.join(", ")
 }

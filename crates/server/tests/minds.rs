@@ -1,9 +1,11 @@
 //! Law 13, never the wrong mind: whatever clients do, nothing is restored that was not this conversation's own.
 //!
 //! Small worlds are made up in which everybody says nearly the same: two tenants, end-users and anonymous callers, with equal visible
-//! prefixes, answers asked for again, branches, tool-call ids that count from 0 in every answer, ids taken from somebody else,
-//! edited system prompts and texts, answers whose capture was lost, and claims that are forged or another's. Each request drops
-//! all reasoning, is restored and sent; and each seal that is sent is looked up in the world's own book.
+//! prefixes, answers asked for again, branches, tool-call ids that count from 0 in every answer, edited system prompts and
+//! texts, answers whose capture was lost, and claims that are forged or another's. Whole conversations are taken from
+//! somebody else, of another tenant or of the same: word for word, with their tool-call ids, their seals and our claims to them.
+//! Each request drops all of its own reasoning, is restored and sent; each seal that is sent is looked up in the world's own book, and
+//! the turn that an answer is kept behind must be the caller's own.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,6 +42,25 @@ struct Conversation {
     sent: HashMap<u64, HashSet<String>>,
     /// Whether every answer was captured behind exactly this, and nothing was edited since.
     is_plain: bool,
+    /// The answers that were somebody else's, each with the mind that gave it there.
+    taken: HashMap<u64, u64>,
+}
+
+/// What a caller sends with answers, by their minds here, that it was never given.
+#[derive(Default)]
+struct Strange {
+    /// In place of their thoughts' seals.
+    seals: HashMap<u64, String>,
+    /// As the ids of their calls.
+    ids: HashMap<u64, String>,
+}
+
+/// How many answers were sent with handles of another tenant's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    ids: usize,
+    seals: usize,
+    claims: usize,
 }
 
 /// Everything visible up to a turn, as the book has it: whose, on which wire, behind what.
@@ -55,16 +76,26 @@ struct World<'w> {
     book: HashMap<Visible, HashSet<u64>>,
     /// How many minds answered behind what is visible, on whichever wire.
     alike: HashMap<Visible, usize>,
-    /// The turns that were captured, and whose they are.
-    nodes: Vec<(Caller, NodeId)>,
+    /// The turns that were captured, whose they are, and which mind gave them.
+    nodes: Vec<Captured>,
     minds: u64,
     restored: usize,
     owed: usize,
+    taken: Taken,
+}
+
+#[derive(Clone)]
+struct Captured {
+    owner: Caller,
+    node: NodeId,
+    mind: u64,
 }
 
 const SYSTEMS: [&str; 2] = ["Be brief.", "Be thorough."];
 const TEXTS: [&str; 3] = ["Go on.", "Why?", "And then?"];
 const ANSWERS: [&str; 2] = ["So it is.", "It depends."];
+/// The id that every answer may give its call anew.
+const COUNTED: &str = "call_0";
 
 impl<'w> World<'w> {
     fn new(house: &'w House, lines: &'w [Line], seed: u64) -> Self {
@@ -95,6 +126,7 @@ impl<'w> World<'w> {
             minds,
             restored,
             owed,
+            taken: Taken::default(),
         }
     }
 
@@ -121,6 +153,7 @@ impl<'w> World<'w> {
                 said: Vec::new(),
                 sent: HashMap::new(),
                 is_plain: true,
+                taken: HashMap::new(),
             };
             self.conversations.push(conversation);
             let last = self.conversations.len() - 1;
@@ -130,6 +163,11 @@ impl<'w> World<'w> {
             2 => self.branch(number),
             3 => self.regenerate(number),
             4 => self.edit(number),
+            // What was taken is not taken back.
+            5 if self.conversations[number].taken.is_empty() => {
+                self.take(number);
+                return self.ask(self.conversations.len() - 1).await;
+            }
             _ => {}
         }
         self.ask(number).await;
@@ -151,6 +189,22 @@ impl<'w> World<'w> {
         if let Some(last) = said.iter().rposition(|said| matches!(said, Said::Model(_))) {
             said.truncate(last);
         }
+    }
+
+    /// Somebody else says all of a conversation again, with the ids of its calls.
+    fn take(&mut self, number: usize) {
+        let mut copy = self.conversations[number].clone();
+        let mut others = self.callers.clone();
+        others.retain(|caller| *caller != copy.caller);
+        copy.caller = self.pick(&others);
+        (copy.sent, copy.is_plain) = (HashMap::new(), false);
+        for said in &mut copy.said {
+            let Said::Model(answer) = said else { continue };
+            self.minds += 1;
+            copy.taken.insert(self.minds, answer.mind);
+            answer.mind = self.minds;
+        }
+        self.conversations.push(copy);
     }
 
     fn edit(&mut self, number: usize) {
@@ -185,19 +239,16 @@ impl<'w> World<'w> {
             Some(Said::Model(_)) | None => conversation.said.push(Said::User(text)),
         }
         let line = &self.lines[conversation.line];
-        let claim = self.strange_claim(&conversation.caller);
-        // A strange claim stands where the thought of some answer was.
-        let at = self.dice.below(4);
-        let minds: Vec<u64> = answers(&conversation.said).map(|answer| answer.mind).collect();
-        let target = minds.get(at).copied();
-        let call = line.sealed(conversation.system, &conversation.said, |answer| {
-            claim.clone().filter(|_| target == Some(answer.mind))
-        });
+        let strange = self.strange(&conversation);
+        let said = renamed(&conversation.said, &strange.ids);
+        let seal_of = |answer: &Answer| strange.seals.get(&answer.mind).cloned();
+        let call = line.sealed(conversation.system, &said, seal_of);
         let caller = conversation.caller.clone();
         let restored =
             self.house.replay.restore(&caller.tenant, caller.end_user, call).await.unwrap();
         let encoded = line.codec.encode(&restored.call).unwrap();
-        self.check(&mut conversation, &encoded.request.body);
+        self.check_parent(&conversation, &restored);
+        self.check(&mut conversation, &strange, &encoded.request.body);
         let answer = self.answer();
         let visible = visible(&conversation, conversation.said.len());
         let reply = line.reply_behind(&answer, encoded.prefix);
@@ -205,7 +256,7 @@ impl<'w> World<'w> {
             conversation.is_plain = false;
         } else {
             let node = self.capture(&caller, &restored, &reply, &encoded).await;
-            self.nodes.push((caller, node));
+            self.nodes.push(Captured { owner: caller, node, mind: answer.mind });
         }
         let key = with(visible, &answer);
         *self.alike.entry(on_any_wire(&key)).or_default() += 1;
@@ -224,10 +275,52 @@ impl<'w> World<'w> {
         self.house.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
     }
 
+    /// What the caller sends that it was never given.
+    fn strange(&mut self, conversation: &Conversation) -> Strange {
+        let mut strange = Strange::default();
+        let caller = &conversation.caller;
+        let minds: Vec<u64> = answers(&conversation.said).map(|answer| answer.mind).collect();
+        // A strange claim stands where the thought of some answer was.
+        let claim = self.strange_claim(caller);
+        let at = self.dice.below(4);
+        strange.seals.extend(minds.get(at).copied().zip(claim));
+        let claims = Claims::new(common::KEY);
+        for answer in answers(&conversation.said) {
+            let Some(theirs) = conversation.taken.get(&answer.mind) else { continue };
+            let Some(theirs) = self.nodes.iter().find(|known| known.mind == *theirs) else {
+                continue;
+            };
+            let Captured { owner, node, mind } = theirs;
+            let is_counted = usize::from(owner.tenant != caller.tenant);
+            match self.dice.below(5) {
+                0 => {
+                    self.taken.seals += is_counted;
+                    strange.seals.insert(answer.mind, seal(*mind));
+                }
+                1 => {
+                    self.taken.claims += is_counted;
+                    let claim = claims.claim(&owner.tenant, node).to_string();
+                    strange.seals.insert(answer.mind, claim);
+                }
+                2 if answer.call.is_some() => {
+                    self.taken.claims += is_counted;
+                    let id = claims.call_id(&owner.tenant, node, 0).to_string();
+                    strange.ids.insert(answer.mind, id);
+                }
+                // Its call has the id that it had there.
+                _ => {
+                    let is_unique = answer.call.as_ref().is_some_and(|(id, ..)| id != COUNTED);
+                    self.taken.ids += is_counted * usize::from(is_unique);
+                }
+            }
+        }
+        strange
+    }
+
     /// A claim that this caller was never given.
     fn strange_claim(&mut self, caller: &Caller) -> Option<String> {
         let claims = Claims::new(common::KEY);
-        let (owner, node) = self.dice.pick(&self.nodes)?.clone();
+        let Captured { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
         match self.dice.below(8) {
             // Another tenant's, or another end-user's, with a good authenticator.
             0 if owner != *caller => Some(claims.claim(&owner.tenant, &node).to_string()),
@@ -243,7 +336,7 @@ impl<'w> World<'w> {
         let text = self.pick(&ANSWERS).to_owned();
         let call = match self.dice.below(4) {
             // Ids that begin anew with each answer.
-            0 | 1 => Some("call_0".to_owned()),
+            0 | 1 => Some(COUNTED.to_owned()),
             // Ids that are unique in the world.
             2 => Some(format!("call_{:x}a1b2c3d4", self.minds)),
             _ => None,
@@ -263,9 +356,17 @@ impl<'w> World<'w> {
         })
     }
 
+    /// What an answer is kept behind must be a turn that this caller was given.
+    fn check_parent(&self, conversation: &Conversation, restored: &Restored) {
+        let Some(parent) = &restored.conversation.parent else { return };
+        let known = self.nodes.iter().find(|known| known.node == parent.node);
+        let is_own = known.is_some_and(|known| known.owner == conversation.caller);
+        assert!(is_own, "{parent:?} is somebody else's, of {conversation:#?}");
+    }
+
     /// Each seal that is sent must be one that this caller was given for this very turn, or for one that looks the same behind
-    /// all that is visible; or one that was sent here before.
-    fn check(&mut self, conversation: &mut Conversation, body: &[u8]) {
+    /// all that is visible; or one that was sent here before; or one that the caller sent there itself.
+    fn check(&mut self, conversation: &mut Conversation, strange: &Strange, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
         let line = &self.lines[conversation.line];
@@ -278,14 +379,16 @@ impl<'w> World<'w> {
             let Said::Model(answer) = &conversation.said[at] else { continue };
             let key = with(visible(conversation, at), answer);
             let alike = self.book.get(&key).into_iter().flatten();
-            let mut legal: HashSet<String> =
-                alike.chain([&answer.mind]).map(|mind| seal(*mind)).collect();
+            let own = Some(&answer.mind).filter(|mind| !conversation.taken.contains_key(mind));
+            let mut legal: HashSet<String> = alike.chain(own).map(|mind| seal(*mind)).collect();
             let before = conversation.sent.entry(answer.mind).or_default();
             legal.extend(before.iter().cloned());
             before.extend(seals.iter().filter(|seal| legal.contains(*seal)).cloned());
             for sent in seals {
-                assert!(legal.contains(sent), "{sent} at {at} of {conversation:#?}");
-                self.restored += 1;
+                let is_callers = strange.seals.get(&answer.mind) == Some(sent);
+                let is_restored = legal.contains(sent);
+                assert!(is_restored || is_callers, "{sent} at {at} of {conversation:#?}");
+                self.restored += usize::from(is_restored);
             }
             // Where another turn looks the same, that one may be the newest, and its ancestry another.
             if conversation.is_plain && self.is_alone(conversation) {
@@ -301,6 +404,28 @@ fn answers(said: &[Said]) -> impl Iterator<Item = &Answer> {
         Said::Model(answer) => Some(answer),
         Said::User(_) | Said::Tool { .. } => None,
     })
+}
+
+/// The same with other ids for the calls of these minds, and in the answers to them.
+fn renamed(said: &[Said], ids: &HashMap<u64, String>) -> Vec<Said> {
+    let (mut said, mut open) = (said.to_vec(), None);
+    for said in &mut said {
+        match said {
+            Said::Model(answer) => {
+                open = ids.get(&answer.mind);
+                if let (Some((id, ..)), Some(strange)) = (&mut answer.call, open) {
+                    id.clone_from(strange);
+                }
+            }
+            Said::Tool { id, .. } => {
+                if let Some(strange) = open {
+                    id.clone_from(strange);
+                }
+            }
+            Said::User(_) => open = None,
+        }
+    }
+    said
 }
 
 /// Everything visible before that place: without minds and ids.
@@ -335,7 +460,7 @@ fn seen(said: &Said) -> Said {
 async fn nothing_is_restored_that_was_not_this_conversations_own() {
     let house = House::new().await;
     let lines = Line::all();
-    let (mut restored, mut owed) = (0, 0);
+    let (mut restored, mut owed, mut taken) = (0, 0, Taken::default());
     let count = cases(150);
     for seed in 1..=u64::from(count) {
         let mut world = World::new(&house, &lines, seed);
@@ -344,8 +469,15 @@ async fn nothing_is_restored_that_was_not_this_conversations_own() {
         }
         restored += world.restored;
         owed += world.owed;
+        taken.ids += world.taken.ids;
+        taken.seals += world.taken.seals;
+        taken.claims += world.taken.claims;
     }
     figure("worlds in which everybody kept their own mind", count);
     figure("seals restored in them", restored);
+    figure("answers in them with a call id of another tenant's", taken.ids);
+    figure("answers in them with a seal of another tenant's", taken.seals);
+    figure("answers in them with a claim of another tenant's", taken.claims);
     assert!(owed > 0 && restored >= owed);
+    assert!(taken.ids > 0 && taken.seals > 0 && taken.claims > 0, "{taken:?}");
 }

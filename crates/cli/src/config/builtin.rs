@@ -1,12 +1,15 @@
-//! The providers that nobody has to configure: every row of the catalog whose address is complete, and the simulators.
+//! The providers that nobody has to configure: every row of the catalog whose address is known, and the simulators.
 //!
-//! A row's usual variable gives it its key. Without one it is still there, for callers that bring their own.
+//! The usual variables give a row its key, and some their address: `throughline_provider` has the rules. Without a key a row
+//! is still there: for callers that bring their own, or for everybody where no key is needed.
 
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
 use throughline_core::{Name, Provider, fits};
+use throughline_provider::{Lookup, UsualAddress, UsualKey, needs_key, usual_address, usual_key};
 
+use super::reader::Notes;
 use super::routes::{Credential, Endpoint, ProviderSettings};
 use super::secret::Secret;
 
@@ -42,36 +45,62 @@ pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
 }
 
-/// The built-in providers, in the order of their rows, with the keys that these variables hold.
+/// The built-in providers, in the order of their rows, with the keys and the addresses that these variables hold.
 pub(crate) fn providers(
     catalog: &Catalog,
-    variable: &dyn Fn(&str) -> Option<String>,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
 ) -> Vec<ProviderSettings> {
     let simulators = ProviderSettings {
         name: Name::from(SIMULATORS),
         endpoint: Endpoint::Simulators,
-        credential: Credential::Callers,
+        credential: Credential::Open,
         models: Vec::new(),
         line: None,
+        variable: None,
     };
-    let rows = catalog.providers().iter().filter(|row| is_complete(&row.base_url));
-    let rows = rows.map(|row| ProviderSettings {
-        name: Arc::clone(&row.name),
-        endpoint: Endpoint::Remote(Arc::clone(row)),
-        credential: usual_key(row, variable),
-        models: claims(&row.name),
-        line: None,
+    let rows = catalog.providers().iter().filter_map(|row| {
+        let (row, said_by) = match address(row, variable, notes) {
+            Some(UsualAddress { base_url, variable }) => {
+                (Arc::new(Provider { base_url, ..Provider::clone(row) }), Some(variable))
+            }
+            None => (Arc::clone(row), None),
+        };
+        is_complete(&row.base_url).then(|| ProviderSettings {
+            name: Arc::clone(&row.name),
+            credential: credential(&row, catalog, variable),
+            models: claims(&row.name),
+            endpoint: Endpoint::Remote(row),
+            line: None,
+            variable: said_by,
+        })
     });
     [simulators].into_iter().chain(rows).collect()
 }
 
-/// The key that a row's usual variable holds.
-pub(crate) fn usual_key(row: &Provider, variable: &dyn Fn(&str) -> Option<String>) -> Credential {
-    let Some(name) = &row.key_env else { return Credential::Callers };
-    match variable(name) {
-        Some(key) => {
-            Credential::Own { key: Secret::new(key.trim()), variable: Some(Arc::clone(name)) }
+/// Where the usual variables say that a row is. One that cannot be heard is noted.
+pub(crate) fn address(
+    row: &Provider,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<UsualAddress> {
+    usual_address(row, variable).unwrap_or_else(|unheard| {
+        notes.unheard(unheard);
+        None
+    })
+}
+
+/// Whose key goes to a row where nothing else is said.
+pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: Lookup<'_>) -> Credential {
+    // A server that one runs oneself is as open elsewhere as it usually is.
+    let is_open =
+        !needs_key(row) || catalog.provider(&row.name).is_some_and(|row| !needs_key(&row));
+    match usual_key(row, variable) {
+        Some(UsualKey::Key(key, variable)) => {
+            Credential::Own { key: Secret::new(key.reveal()), variable: Some(variable) }
         }
+        Some(UsualKey::Aws(keys)) => Credential::Aws(keys),
+        None if is_open => Credential::Open,
         None => Credential::Callers,
     }
 }
@@ -80,3 +109,7 @@ pub(crate) fn usual_key(row: &Provider, variable: &dyn Fn(&str) -> Option<String
 pub(crate) fn is_complete(base_url: &str) -> bool {
     !base_url.is_empty() && !base_url.contains('{')
 }
+
+#[cfg(test)]
+#[path = "builtin_tests.rs"]
+mod builtin_tests;

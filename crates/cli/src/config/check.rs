@@ -20,16 +20,18 @@ pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode, Failure> {
 }
 
 fn told(reading: &Reading) -> String {
-    let Reading { config, errors, warnings } = reading;
+    let Reading { config, errors, warnings, unheard } = reading;
+    let mut out = String::new();
+    for unheard in unheard {
+        push_line(&mut out, &format!("{} ${unheard}", "warning:".yellow().bold()));
+    }
     let Some(file) = &config.file else {
-        return format!(
-            "{} there is no throughline.toml here nor in your configuration directory: \
-             everything is as usual\n",
-            text::mark(true)
-        );
+        let verdict = "there is no throughline.toml here nor in your configuration directory: \
+                       everything is as usual";
+        push_line(&mut out, &format!("{} {verdict}", text::mark(true)));
+        return out;
     };
     let name = plain(&file.display().to_string());
-    let mut out = String::new();
     let mut tell = |word: String, problem: &Problem| {
         let Problem { line, column, message } = problem;
         push_line(&mut out, &format!("{word} {name}:{line}:{column}: {}", plain(message)));
@@ -49,7 +51,7 @@ fn told(reading: &Reading) -> String {
 }
 
 fn json_of(reading: &Reading) -> Json {
-    let Reading { config, errors, warnings } = reading;
+    let Reading { config, errors, warnings, unheard } = reading;
     json::object(|o| {
         o.string("verdict", if errors.is_empty() { "ok" } else { "wrong" });
         match &config.file {
@@ -67,5 +69,12 @@ fn json_of(reading: &Reading) -> Json {
                 }
             });
         }
+        o.array("unheard", |a| {
+            for unheard in unheard {
+                a.object(|o| {
+                    o.string("variable", &unheard.variable).string("message", unheard.problem);
+                });
+            }
+        });
     })
 }

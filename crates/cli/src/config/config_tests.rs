@@ -76,7 +76,7 @@ fn errors(text: &str) -> Vec<String> {
 
 #[test]
 fn every_key_is_read() {
-    let Reading { config, errors, warnings } = reading(WHOLE);
+    let Reading { config, errors, warnings, .. } = reading(WHOLE);
     assert_eq!((errors, warnings), (vec![], vec![]));
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:80");
     assert!(config.server.allow_open);
@@ -128,7 +128,7 @@ fn a_provider_is_a_row_with_what_the_file_says() {
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
     assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(27)));
     let gemini = ("own", "gemini", "http://localhost:9000");
-    assert_eq!(found("own"), (gemini, Credential::Callers, vec![], Some(32)));
+    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(32)));
     // What is called as a row is that row.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
@@ -139,7 +139,7 @@ fn a_provider_is_a_row_with_what_the_file_says() {
 
 #[test]
 fn nothing_written_is_the_default() {
-    let Reading { config, errors, warnings } = reading("# nothing\n");
+    let Reading { config, errors, warnings, .. } = reading("# nothing\n");
     assert_eq!((errors, warnings), (vec![], vec![]));
     assert_eq!(config, Config { routes: config.routes.clone(), ..Config::default() });
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:4400");
@@ -307,7 +307,7 @@ fn a_variable_that_is_not_set_is_a_warning() {
     let text = "[store]\nmaster_key_env = \"NO_KEY\"\n[providers.a]\nkind = \"openai\"\n\
                 api_key_env = \"NO_KEY\"\n[providers.b]\nkind = \"openai\"\n\
                 api_key_env = \"gsk_canary0123\"";
-    let Reading { config, errors, warnings } = reading(text);
+    let Reading { config, errors, warnings, .. } = reading(text);
     assert_eq!(errors, []);
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let not_set = "is not set: set it, or nothing can be asked of this provider";
@@ -317,7 +317,7 @@ fn a_variable_that_is_not_set_is_a_warning() {
             "2:18: $NO_KEY is not set: set it, or the store cannot be opened".to_owned(),
             format!("5:15: $NO_KEY {not_set}"),
             // It may be the key itself.
-            format!("8:15: the variable that is named here {not_set}"),
+            format!("8:15: a variable whose name may be a secret {not_set}"),
         ]
     );
     let missing = Credential::Missing { variable: "NO_KEY".into() };

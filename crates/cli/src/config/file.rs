@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use throughline_codec::Catalog;
 use throughline_core::{Name, fits};
+use throughline_provider::{Lookup, Unheard};
 use toml::de::DeTable;
 
 use super::Config;
@@ -25,14 +26,12 @@ pub(crate) struct Reading {
     pub(crate) errors: Vec<Problem>,
     /// What is worth knowing, in the order of the text.
     pub(crate) warnings: Vec<Problem>,
+    /// Variables that should say where a provider is, and do not.
+    pub(crate) unheard: Vec<Unheard>,
 }
 
 /// Reads a configuration. An empty text gives the defaults, with the keys that the variables hold.
-pub(crate) fn read(
-    text: &str,
-    catalog: &Catalog,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Reading {
+pub(crate) fn read(text: &str, catalog: &Catalog, variable: Lookup<'_>) -> Reading {
     let mut notes = Notes::on(text);
     let mut config = Config::default();
     let parsed = DeTable::parse(text);
@@ -43,11 +42,11 @@ pub(crate) fn read(
             notes.error(at, format!("this is not TOML: {}", error.message()));
         }
     }
-    let Notes { mut errors, mut warnings, lines, .. } = notes;
+    let Notes { mut errors, mut warnings, unheard, lines, .. } = notes;
     errors.sort_by_key(|problem| (problem.line, problem.column));
     warnings.sort_by_key(|problem| (problem.line, problem.column));
     config.lines = lines;
-    Reading { config, errors, warnings }
+    Reading { config, errors, warnings, unheard }
 }
 
 /// A table of prices: its version, and what it says.
@@ -65,7 +64,7 @@ fn fill(
     config: &mut Config,
     root: &Section<'_, '_>,
     catalog: &Catalog,
-    variable: &dyn Fn(&str) -> Option<String>,
+    variable: Lookup<'_>,
     notes: &mut Notes<'_>,
 ) {
     root.takes_only(&["server", "store", "gateway", "providers", "routes", "prices"], notes);
@@ -92,7 +91,7 @@ fn fill(
         }
     }
     let is_replaced = |name: &str| sections.iter().any(|(own, _)| *own == name);
-    let rest = builtin::providers(catalog, variable).into_iter();
+    let rest = builtin::providers(catalog, variable, notes).into_iter();
     providers.extend(rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)));
     let mut routes = Routes::new(providers, Vec::new());
     let mut read: Vec<Route> = Vec::new();
@@ -129,11 +128,7 @@ fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
     server
 }
 
-fn store(
-    section: &Section<'_, '_>,
-    variable: &dyn Fn(&str) -> Option<String>,
-    notes: &mut Notes<'_>,
-) -> StoreSettings {
+fn store(section: &Section<'_, '_>, variable: Lookup<'_>, notes: &mut Notes<'_>) -> StoreSettings {
     section.takes_only(&["url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
     let url = url.filter(|url| {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throughline_codec::{CODECS, Catalog};
 use throughline_core::{Dialect, Name, Provider, Wire};
+use throughline_provider::{Lookup, UsualAddress, in_region};
 
 use super::builtin::{self, SIMULATORS};
 use super::likeness::{closest, did_you_mean};
@@ -14,27 +15,38 @@ use super::secret::Secret;
 /// The row for whatever speaks a known wire and is not listed.
 const PLAIN: &str = "compatible";
 
+/// The keys that it may have.
+const KEYS: &[&str] =
+    &["kind", "wire", "base_url", "aws_region", "api_key_env", "api_key", "models"];
+
 /// Reads one provider.
 pub(super) fn read(
     name: &str,
     section: &Section<'_, '_>,
     catalog: &Catalog,
-    variable: &dyn Fn(&str) -> Option<String>,
+    variable: Lookup<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<ProviderSettings> {
-    section.takes_only(&["kind", "wire", "base_url", "api_key_env", "api_key", "models"], notes);
+    section.takes_only(KEYS, notes);
     check_name(name, section, notes);
     let row = row(name, section, catalog, notes);
     let own = own_key(section, variable, notes);
     let models = models(name, row.as_ref(), section, notes);
-    let row = Arc::new(row?);
-    let credential = own.unwrap_or_else(|| builtin::usual_key(&row, variable));
+    let mut row = row?;
+    let region = region(&row, section, notes);
+    let (base_url, said_by) = address(name, &row, region, section, variable, notes)?;
+    row.base_url = base_url;
+    let mut credential = own.unwrap_or_else(|| builtin::credential(&row, catalog, variable));
+    if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
+        keys.region = Some(Name::from(region));
+    }
     Some(ProviderSettings {
         name: Name::from(name),
-        endpoint: Endpoint::Remote(row),
+        endpoint: Endpoint::Remote(Arc::new(row)),
         credential,
         models,
         line: Some(notes.line(section.at)),
+        variable: said_by,
     })
 }
 
@@ -73,7 +85,7 @@ fn models(
     found.value.iter().map(|pattern| Name::from(pattern.value)).collect()
 }
 
-/// The row, with the wire and the address of the configuration.
+/// The row, with the wire of the configuration.
 fn row(
     name: &str,
     section: &Section<'_, '_>,
@@ -83,8 +95,7 @@ fn row(
     let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
     let wires: Vec<(&str, &Wire)> = wires.iter().map(|wire| (wire.as_str(), wire)).collect();
     let wire = section.choice("wire", &wires, notes).cloned();
-    let base_url = base_url(section, notes);
-    if section.has("wire") && wire.is_none() || section.has("base_url") && base_url.is_none() {
+    if section.has("wire") && wire.is_none() {
         return None;
     }
     let kind = if section.has("kind") {
@@ -97,7 +108,7 @@ fn row(
         (Some(kind), Some(wire)) => catalog
             .provider_on(&kind.name, &wire)
             .map_or_else(|| plain(&kind.name, wire, catalog), |row| Provider::clone(&row)),
-        (None, Some(wire)) if base_url.is_some() => plain(name, wire, catalog),
+        (None, Some(wire)) if section.has("base_url") => plain(name, wire, catalog),
         (None, _) => {
             let message = format!(
                 "[providers.{name}] does not say what it is: write kind = \"anthropic\" or another \
@@ -110,21 +121,55 @@ fn row(
     if *row.name == *PLAIN {
         row.name = Name::from(name);
     }
-    if let Some(base_url) = base_url {
-        row.base_url = base_url;
-    } else if !builtin::is_complete(&row.base_url) {
-        let example = match &*row.base_url {
-            "" => "https://host/v1",
-            usual => usual,
-        };
-        let message = format!(
-            "[providers.{name}] needs an address of its own: write base_url = \"{example}\"{}",
-            if example.contains('{') { ", with yours in place of the braces" } else { "" }
-        );
-        notes.error(section.at, message);
-        return None;
-    }
     Some(row)
+}
+
+/// Where it is, and which variable says so if one does: the configuration goes before the variable, and that before the row.
+fn address(
+    name: &str,
+    row: &Provider,
+    region: Option<&str>,
+    section: &Section<'_, '_>,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<(Name, Option<Name>)> {
+    if section.has("base_url") {
+        return Some((base_url(section, notes)?, None));
+    }
+    if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
+        return Some((base_url, None));
+    }
+    if let Some(UsualAddress { base_url, variable }) = builtin::address(row, variable, notes) {
+        return Some((base_url, Some(variable)));
+    }
+    if builtin::is_complete(&row.base_url) {
+        return Some((Arc::clone(&row.base_url), None));
+    }
+    let example = match &*row.base_url {
+        "" => "https://host/v1",
+        usual => usual,
+    };
+    let message = format!(
+        "[providers.{name}] needs an address of its own: write base_url = \"{example}\"{}",
+        if example.contains('{') { ", with yours in place of the braces" } else { "" }
+    );
+    notes.error(section.at, message);
+    None
+}
+
+/// The region of AWS that it is in.
+fn region<'s>(row: &Provider, section: &Section<'s, '_>, notes: &mut Notes<'_>) -> Option<&'s str> {
+    const EXAMPLE: &str = "eu-west-1";
+    let At { at, value } = section.text("aws_region", EXAMPLE, notes)?;
+    let problem = if in_region(row, EXAMPLE).is_none() {
+        "`aws_region` is for what is at AWS: write kind = \"bedrock\", or leave it out"
+    } else if in_region(row, value).is_none() {
+        "`aws_region` must be a region of AWS: write aws_region = \"eu-west-1\""
+    } else {
+        return Some(value);
+    };
+    notes.error(at, problem);
+    None
 }
 
 /// What speaks a wire, and of which nothing else is known.
@@ -180,7 +225,7 @@ fn is_address(text: &str) -> bool {
 /// The key that the provider names; none where it names none.
 fn own_key(
     section: &Section<'_, '_>,
-    variable: &dyn Fn(&str) -> Option<String>,
+    variable: Lookup<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<Credential> {
     if section.has("api_key") && section.has("api_key_env") {
@@ -247,6 +292,6 @@ pub(crate) fn shown_variable(name: &str) -> String {
     if name.len() <= 60 && is_word && name.chars().all(is_usual) {
         format!("${name}")
     } else {
-        "the variable that is named here".to_owned()
+        "a variable whose name may be a secret".to_owned()
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use throughline_provider::Unheard;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -35,13 +36,16 @@ pub(super) struct Notes<'t> {
     pub(super) errors: Vec<Problem>,
     /// What is worth knowing.
     pub(super) warnings: Vec<Problem>,
+    /// What is wrong with variables, each once. They have no place in the text.
+    pub(super) unheard: Vec<Unheard>,
     /// The lines of all keys that were read, by their paths.
     pub(super) lines: BTreeMap<String, usize>,
 }
 
 impl<'t> Notes<'t> {
     pub(super) fn on(text: &'t str) -> Self {
-        Self { text, errors: Vec::new(), warnings: Vec::new(), lines: BTreeMap::new() }
+        let (errors, warnings, unheard) = (Vec::new(), Vec::new(), Vec::new());
+        Self { text, errors, warnings, unheard, lines: BTreeMap::new() }
     }
 
     pub(super) fn error(&mut self, at: usize, message: impl Into<String>) {
@@ -52,6 +56,12 @@ impl<'t> Notes<'t> {
     pub(super) fn warning(&mut self, at: usize, message: impl Into<String>) {
         let problem = self.problem(at, message.into());
         self.warnings.push(problem);
+    }
+
+    pub(super) fn unheard(&mut self, unheard: Unheard) {
+        if !self.unheard.contains(&unheard) {
+            self.unheard.push(unheard);
+        }
     }
 
     /// The line that a place is in.

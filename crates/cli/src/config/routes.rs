@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use throughline_codec::Catalog;
 use throughline_core::{Name, Provider, fits};
+use throughline_provider::AwsKeys;
 
 use super::builtin;
 use super::likeness::{did_you_mean, distance, is_close};
@@ -30,6 +31,8 @@ pub(crate) struct ProviderSettings {
     pub(crate) models: Vec<Name>,
     /// The line of the configuration that it begins in; none where it is built in.
     pub(crate) line: Option<usize>,
+    /// The variable that says where it is; none where its row or the configuration does.
+    pub(crate) variable: Option<Name>,
 }
 
 /// Where a provider is, and how it speaks.
@@ -44,8 +47,10 @@ pub(crate) enum Endpoint {
 /// Whose key goes along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// The caller's, if it brings one.
+    /// The caller's own, and nothing is asked without one.
     Callers,
+    /// The caller's own if it brings one, else none: nobody asks for a key there.
+    Open,
     /// The gateway's own.
     Own {
         /// The key.
@@ -53,11 +58,23 @@ pub(crate) enum Credential {
         /// The variable that it came from; none where the configuration holds it.
         variable: Option<Name>,
     },
-    /// None: the variable that should hold it is not set.
+    /// A signature with the gateway's own keys of an AWS account.
+    Aws(AwsKeys),
+    /// None, and nothing can be asked: the variable that should hold the gateway's own is not set.
     Missing {
         /// The variable.
         variable: Name,
     },
+}
+
+impl Credential {
+    /// Whether the caller's own key may go out. Its account and its conversations are the caller's own then.
+    pub(crate) fn may_be_callers(&self) -> bool {
+        match self {
+            Credential::Callers | Credential::Open => true,
+            Credential::Own { .. } | Credential::Aws(_) | Credential::Missing { .. } => false,
+        }
+    }
 }
 
 /// A name of the user's own, and who answers to it.
@@ -189,6 +206,11 @@ impl Routes {
 }
 
 impl ProviderSettings {
+    /// Whether somebody said that it is there: the configuration, or a variable.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.line.is_some() || self.variable.is_some()
+    }
+
     /// The row under which a model is asked. That of the simulators has no address: it is where they were started.
     pub(crate) fn row_for(&self, model: &str, catalog: &Catalog) -> Option<Arc<Provider>> {
         match &self.endpoint {

@@ -6,6 +6,7 @@ use throughline_testkit::proptest_config;
 
 use super::builtin::{providers, row_of};
 use super::file::read;
+use super::reader::Notes;
 use super::routes::{Credential, Destination, Endpoint, Routes};
 
 const FILE: &str = r#"
@@ -95,7 +96,7 @@ fn a_name_that_nobody_answers_to_comes_with_near_ones() {
 fn the_simulators_answer_as_the_makers_of_their_models() {
     let routes = routes("");
     let sim = routes.provider("sim").unwrap();
-    assert_eq!((&sim.endpoint, &sim.credential), (&Endpoint::Simulators, &Credential::Callers));
+    assert_eq!((&sim.endpoint, &sim.credential), (&Endpoint::Simulators, &Credential::Open));
     for (model, row, wire) in [
         ("claude-sonnet-5", "anthropic", "anthropic-messages"),
         ("gpt-5", "openai", "openai-responses"),
@@ -111,7 +112,7 @@ fn the_simulators_answer_as_the_makers_of_their_models() {
 
 #[test]
 fn what_is_built_in_claims_no_name_twice_and_names_rows_that_exist() {
-    let all = providers(Catalog::builtin(), &|_| None);
+    let all = providers(Catalog::builtin(), &|_| None, &mut Notes::on(""));
     for one in &all {
         for pattern in &one.models {
             let name = pattern.replace('*', "x");

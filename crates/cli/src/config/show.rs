@@ -6,6 +6,7 @@ use comfy_table::Cell;
 use owo_colors::OwoColorize as _;
 use throughline_codec::Catalog;
 use throughline_core::{Json, json};
+use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
 use super::secret::MASK;
@@ -109,7 +110,7 @@ fn told(config: &Config, values: &[Entry]) -> String {
         push_line(&mut out, "");
         out.push_str(&table(vec![
             Column::new("route", routes.iter().map(|route| Cell::new(plain(&route.model)))),
-            Column::new("from", routes.iter().map(|route| Cell::new(from(Some(route.line))))),
+            Column::new("from", routes.iter().map(|route| Cell::new(from(route.line)))),
             Column::new("targets", routes.iter().map(targets)),
         ]));
     }
@@ -131,9 +132,7 @@ fn told(config: &Config, values: &[Entry]) -> String {
 /// The providers that have something to tell, and the names of the others.
 fn providers_told(all: &[ProviderSettings]) -> String {
     let is_own = |one: &&ProviderSettings| {
-        one.line.is_some()
-            || one.credential != Credential::Callers
-            || one.endpoint == Endpoint::Simulators
+        one.is_chosen() || !one.credential.may_be_callers() || one.endpoint == Endpoint::Simulators
     };
     let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
     let mut out = String::from("\n");
@@ -142,14 +141,18 @@ fn providers_told(all: &[ProviderSettings]) -> String {
         Column::new("wire", own.iter().map(|one| Cell::new(address(one).0))).that_can_go(),
         Column::new("address", own.iter().map(|one| Cell::new(plain(address(one).1)))),
         Column::new("key", own.iter().map(|one| Cell::new(shown_key(one)))),
-        Column::new("from", own.iter().map(|one| Cell::new(from(one.line)))).that_can_go(),
+        Column::new("from", own.iter().map(|one| Cell::new(said_by(one)))).that_can_go(),
         Column::new("models", own.iter().map(|one| Cell::new(plain(&one.models.join(" "))))),
     ]));
-    let others: Vec<&str> = others.iter().map(|one| &*one.name).collect();
-    let others = format!("built in, for callers that bring their own key: {}", others.join(", "));
+    let is_open = |one: &&ProviderSettings| one.credential == Credential::Open;
+    let (open, callers): (Vec<_>, Vec<_>) = others.into_iter().partition(is_open);
     push_line(&mut out, "");
-    for line in wrapped(&others, text::width(std::io::stdout())) {
-        push_line(&mut out, &line.dimmed().to_string());
+    for (who, all) in [("for callers that bring their own key", callers), ("for everybody", open)] {
+        let names: Vec<&str> = all.iter().map(|one| &*one.name).collect();
+        let told = format!("built in, {who}: {}", names.join(", "));
+        for line in wrapped(&told, text::width(std::io::stdout())) {
+            push_line(&mut out, &line.dimmed().to_string());
+        }
     }
     out
 }
@@ -164,16 +167,30 @@ fn address(provider: &ProviderSettings) -> (&str, &str) {
 
 fn shown_key(provider: &ProviderSettings) -> String {
     match &provider.credential {
-        Credential::Callers if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
         Credential::Callers => "the caller's".to_owned(),
+        Credential::Open if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
+        Credential::Open => "the caller's, or none".to_owned(),
         Credential::Own { variable: None, .. } => MASK.to_owned(),
         Credential::Own { variable: Some(name), .. } => shown_variable(name),
+        Credential::Aws(AwsKeys { region, .. }) => {
+            let region = region.as_ref().map(|region| format!(" for {region}"));
+            shown_variable(AWS_ACCESS_KEY_ID) + &region.unwrap_or_default()
+        }
         Credential::Missing { variable } => format!("{} is not set", shown_variable(variable)),
     }
 }
 
-fn from(line: Option<usize>) -> String {
-    line.map_or_else(|| "built in".to_owned(), |line| format!("line {line}"))
+/// Who says that a provider is there.
+fn said_by(provider: &ProviderSettings) -> String {
+    match (provider.line, &provider.variable) {
+        (Some(line), _) => from(line),
+        (None, Some(variable)) => shown_variable(variable),
+        (None, None) => "built in".to_owned(),
+    }
+}
+
+fn from(line: usize) -> String {
+    format!("line {line}")
 }
 
 fn json_of(config: &Config, values: &[Entry]) -> Json {
@@ -201,7 +218,7 @@ fn json_of(config: &Config, values: &[Entry]) -> Json {
                             a.string(&target.to_string());
                         }
                     });
-                    o.string("from", &from(Some(route.line)));
+                    o.string("from", &from(route.line));
                 });
             }
         });
@@ -225,7 +242,7 @@ fn put_provider(o: &mut json::Object<'_>, provider: &ProviderSettings) {
             a.string(pattern);
         }
     });
-    o.string("from", &from(provider.line));
+    o.string("from", &said_by(provider));
 }
 
 fn put_price(o: &mut json::Object<'_>, price: &Price) {

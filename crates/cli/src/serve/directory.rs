@@ -7,7 +7,7 @@ use throughline_core::{Name, Provider, Wire};
 use throughline_provider::{Endpoint as Line, EndpointOptions, InvalidEndpoint, Source};
 use throughline_server::{Directory, Reached};
 
-use crate::config::{Credential, Endpoint, Routes, Timeouts};
+use crate::config::{Credential, Endpoint, Routes, Timeouts, shown_variable};
 
 /// The models that the simulators are asked for most.
 const SIMULATED: &[&str] =
@@ -27,13 +27,10 @@ impl Phonebook {
     fn reached(&self, provider: &str, model: &str) -> Option<Reached> {
         let settings = self.routes.provider(provider)?;
         let row = settings.row_for(model, &self.catalog)?;
-        let (endpoint, is_callers) = match (&settings.endpoint, &settings.credential) {
-            (Endpoint::Simulators, _) => (simulated(&row), false),
-            (Endpoint::Remote(_), Credential::Callers) => {
-                (Arc::clone(&settings.name), row.key_env.is_some())
-            }
-            (Endpoint::Remote(_), Credential::Own { .. } | Credential::Missing { .. }) => {
-                (Arc::clone(&settings.name), false)
+        let (endpoint, is_callers) = match settings.endpoint {
+            Endpoint::Simulators => (simulated(&row), false),
+            Endpoint::Remote(_) => {
+                (Arc::clone(&settings.name), settings.credential.may_be_callers())
             }
         };
         let account = Arc::clone(&settings.name);
@@ -90,14 +87,7 @@ pub(super) fn endpoints(
     for settings in routes.providers() {
         match &settings.endpoint {
             Endpoint::Remote(row) => {
-                let source = match &settings.credential {
-                    Credential::Own { key, .. } => {
-                        Source::Key(throughline_core::Credential::new(key.reveal()))
-                    }
-                    Credential::Callers if row.key_env.is_none() => Source::Open,
-                    Credential::Callers | Credential::Missing { .. } => Source::Caller,
-                };
-                let name = Arc::clone(&settings.name);
+                let (name, source) = (Arc::clone(&settings.name), source(&settings.credential));
                 let line = Line::new(name, Arc::clone(row), &row.base_url, source)?;
                 lines.push(line.with(options));
             }
@@ -112,4 +102,18 @@ pub(super) fn endpoints(
         }
     }
     Ok(lines)
+}
+
+/// Whose key goes along, as an endpoint knows it.
+fn source(credential: &Credential) -> Source {
+    match credential {
+        Credential::Callers => Source::Caller,
+        Credential::Open => Source::Open,
+        Credential::Own { key, .. } => Source::Key(throughline_core::Credential::new(key.reveal())),
+        Credential::Aws(keys) => Source::Aws(keys.clone()),
+        Credential::Missing { variable } => {
+            let variable = shown_variable(variable);
+            Source::Missing(format!("its key is missing, since {variable} is not set").into())
+        }
+    }
 }

@@ -70,12 +70,14 @@ pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: A
     lines.join("\n")
 }
 
-/// The providers that have a key, and how to get more.
+/// The providers that need nothing more, and how to get others.
 fn providers(config: &Config) -> String {
     let providers = config.routes.providers().iter();
-    let ready = providers.filter(|provider| {
-        matches!(provider.endpoint, Endpoint::Simulators)
-            || matches!(provider.credential, Credential::Own { .. })
+    let ready = providers.filter(|provider| match provider.credential {
+        Credential::Own { .. } | Credential::Aws(_) => true,
+        // Whether a server runs where its row says, nobody knows.
+        Credential::Open => provider.is_chosen() || provider.endpoint == Endpoint::Simulators,
+        Credential::Callers | Credential::Missing { .. } => false,
     });
     let names: Vec<&str> = ready.map(|provider| &*provider.name).collect();
     format!(

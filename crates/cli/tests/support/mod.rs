@@ -34,12 +34,7 @@ pub(crate) fn throughline_with(
     input: &[u8],
 ) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
-    for row in Catalog::builtin().providers() {
-        if let Some(name) = &row.key_env {
-            command.env_remove(&**name);
-        }
-    }
-    let mut child = command
+    let mut child = without_keys(&mut command)
         .env_remove("THROUGHLINE_STORE")
         .env_remove("THROUGHLINE_MASTER_KEY")
         .env("TZ", "UTC")
@@ -60,6 +55,31 @@ pub(crate) fn throughline_with(
         out: text(ran.stdout),
         err: text(ran.stderr),
     }
+}
+
+/// Variables besides the rows' own that say something of providers.
+const ADDRESSES: [&str; 12] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AZURE_OPENAI_ENDPOINT",
+    "SNOWFLAKE_ACCOUNT",
+    "OLLAMA_BASE_URL",
+    "OLLAMA_HOST",
+    "VLLM_BASE_URL",
+    "LLAMA_BASE_URL",
+    "GPUSTACK_BASE_URL",
+];
+
+/// The same command, which knows nothing of the providers of whoever runs the tests.
+pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
+    let rows = Catalog::builtin().providers().iter();
+    for name in rows.filter_map(|row| row.key_env.as_deref()).chain(ADDRESSES) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// A place for a file of that name.

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use throughline_codec::Catalog;
+use crate::support::without_keys;
 
 /// A gateway that runs.
 pub(crate) struct Serving {
@@ -26,12 +26,7 @@ impl Serving {
     pub(crate) fn start(folder: &Path, environment: &[(&str, &str)], options: &[&str]) -> Self {
         let errors = folder.join("errors");
         let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
-        for row in Catalog::builtin().providers() {
-            if let Some(name) = &row.key_env {
-                command.env_remove(&**name);
-            }
-        }
-        let mut child = command
+        let mut child = without_keys(&mut command)
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(options)
             .env("THROUGHLINE_STORE", format!("sqlite://{}", folder.join("a.db").display()))
@@ -65,15 +60,7 @@ impl Serving {
 
     /// All that is said to a request.
     pub(crate) fn said(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (address, length) = (&self.address, body.len());
-        let request = format!(
-            "{method} {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).unwrap();
-        String::from_utf8_lossy(&said).into_owned()
+        said_at(&self.address, method, target, headers, body)
     }
 
     /// How many kilobytes of memory it has, now and at most.
@@ -92,6 +79,25 @@ impl Serving {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         self.child.wait().unwrap().code().expect("it was not killed")
     }
+}
+
+/// All that is said to a request at that address.
+pub(crate) fn said_at(
+    address: &str,
+    method: &str,
+    target: &str,
+    headers: &str,
+    body: &str,
+) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 impl Drop for Serving {

@@ -93,19 +93,25 @@ async fn everything_else_goes_out_as_it_came() {
 
 #[tokio::test]
 async fn bedrock_is_signed_with_an_accounts_keys() {
-    let aws = AwsKeys {
-        id: "AKIDEXAMPLE".into(),
-        secret: Credential::new("secret"),
-        session_token: Some(Credential::new("token")),
-    };
-    let seen = seen("bedrock", Source::Aws(aws), Some("callers")).await;
-    assert_eq!(seen.all("x-amz-date"), ["20261115T120000Z"]);
-    assert_eq!(seen.all("x-amz-security-token"), ["token"]);
-    let [authorization] = seen.all("authorization")[..] else { panic!("one signature") };
-    let signed = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261115/us-east-1/bedrock/aws4_request, \
-                  SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=";
-    let signature = authorization.strip_prefix(signed).unwrap();
-    assert_eq!(signature.len(), 64);
+    // This server's host names no region, so that the keys' own counts.
+    for (own, region) in [(None, "us-east-1"), (Some("eu-west-1"), "eu-west-1")] {
+        let aws = AwsKeys {
+            id: "AKIDEXAMPLE".into(),
+            secret: Credential::new("secret"),
+            session_token: Some(Credential::new("token")),
+            region: own.map(Into::into),
+        };
+        let seen = seen("bedrock", Source::Aws(aws), Some("callers")).await;
+        assert_eq!(seen.all("x-amz-date"), ["20261115T120000Z"]);
+        assert_eq!(seen.all("x-amz-security-token"), ["token"]);
+        let [authorization] = seen.all("authorization")[..] else { panic!("one signature") };
+        let signed = format!(
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261115/{region}/bedrock/aws4_request, \
+             SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature="
+        );
+        let signature = authorization.strip_prefix(&signed).unwrap();
+        assert_eq!(signature.len(), 64);
+    }
 }
 
 #[tokio::test]
@@ -117,6 +123,13 @@ async fn nothing_goes_out_without_a_key_where_one_is_needed() {
         .unwrap_err();
     let variable = Some("DEEPSEEK_API_KEY".into());
     assert_eq!(error, UpstreamError::NoCredential { endpoint: "here".into(), variable });
+    // Where the endpoint's own key should be and is not, the caller's does not take its place.
+    let missing = Source::Missing("$WORK_KEY is not set".into());
+    let mut request = outgoing("/chat/completions");
+    request.credential = Some(Credential::new("callers"));
+    let error = client(endpoint("deepseek", &server.address, missing)).send(request).await;
+    let problem = "$WORK_KEY is not set".into();
+    assert_eq!(error.unwrap_err(), UpstreamError::Invalid { endpoint: "here".into(), problem });
     assert_eq!(server.seen().len(), 0);
 }
 

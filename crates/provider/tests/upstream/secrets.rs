@@ -21,6 +21,7 @@ fn sources() -> Vec<Source> {
         id: "AKID".into(),
         secret: Credential::new(CANARY),
         session_token: Some(Credential::new(CANARY)),
+        region: None,
     };
     vec![key(CANARY), Source::Aws(aws), Source::Caller]
 }

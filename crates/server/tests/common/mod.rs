@@ -2,19 +2,20 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
+pub(crate) mod recorded;
 pub(crate) mod said;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_codec::{Asked, Catalog, Codec, Framing, StreamDecoder, codec};
+use throughline_codec::{Asked, Catalog, Codec, codec};
 use throughline_core::{
-    Body, Call, Encoded, Event, Item, Name, NodeId, Provider, Reply, Request, Target, Tenant, Wire,
+    Body, Call, Encoded, Item, Name, NodeId, Provider, Reply, Request, Target, Tenant, Wire,
 };
 use throughline_server::{Claims, Replay, Restored, Turn};
 use throughline_store::{Durability, Journal, Options, open};
-use throughline_testkit::{Exchange, Folder, Recording};
+use throughline_testkit::Folder;
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
 
@@ -61,23 +62,6 @@ pub(crate) fn call_of(codec: &dyn Codec, target: &Target, body: &Value) -> Call 
 /// A whole answer in a wire's own words.
 pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Reply {
     codec.decode_reply(&Bytes::from(body.to_string()), &Asked::of(target.clone())).unwrap()
-}
-
-/// The recorded answer of an exchange.
-pub(crate) fn recorded_reply(exchange: &Exchange, asked: &Asked) -> Reply {
-    let codec = codec_of(&exchange.wire);
-    if !exchange.stream {
-        return codec.decode_reply(&Bytes::from(exchange.response.clone()), asked).unwrap();
-    }
-    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
-    let mut decoder = StreamDecoder::framed(codec, asked, framing.unwrap_or(codec.framing()));
-    let mut events = decoder.push(&exchange.response).unwrap();
-    events.extend(decoder.finish().unwrap());
-    let ended = events.into_iter().find_map(|event| match event {
-        Event::Ended(reply) => Some(*reply),
-        _ => None,
-    });
-    ended.expect("a stream ends in a reply")
 }
 
 /// A gateway's heart on a store of its own.
@@ -159,100 +143,4 @@ pub(crate) fn kind_of(item: &Item) -> String {
         | Body::Summary { .. }
         | Body::Unknown => "other".to_owned(),
     }
-}
-
-/// A request's body with all reasoning taken out, as a client that knows of none would send it.
-pub(crate) fn stripped(wire: &str, body: &str) -> String {
-    let mut body: Value = serde_json::from_str(body).unwrap();
-    for list in ["messages", "input", "contents"] {
-        let Some(messages) = body.get_mut(list).and_then(Value::as_array_mut) else { continue };
-        if wire == "openai-responses" {
-            messages.retain(|item| item["type"] != "reasoning");
-            for item in messages.iter_mut().filter_map(Value::as_object_mut) {
-                item.remove("id");
-            }
-            continue;
-        }
-        for message in messages.iter_mut() {
-            for key in ["content", "parts", "tool_calls"] {
-                if let Some(parts) = message.get_mut(key).and_then(Value::as_array_mut) {
-                    parts.retain_mut(keep_part);
-                }
-            }
-            if let Some(message) = message.as_object_mut() {
-                for key in REASONING {
-                    message.remove(*key);
-                }
-            }
-        }
-        messages.retain(|message| !says_nothing(message));
-    }
-    body.to_string()
-}
-
-const REASONING: &[&str] = &[
-    "reasoning_details",
-    "reasoning_content",
-    "reasoning",
-    "thinking",
-    "extra_content",
-    "reasoning_opaque",
-    "reasoning_text",
-];
-
-fn keep_part(part: &mut Value) -> bool {
-    let kind = part["type"].as_str().unwrap_or_default();
-    if matches!(kind, "thinking" | "redacted_thinking") || part["thought"] == true {
-        return false;
-    }
-    let Some(part) = part.as_object_mut() else { return true };
-    if part.contains_key("reasoningContent") {
-        return false;
-    }
-    for key in ["thoughtSignature", "thought_signature", "extra_content"] {
-        part.remove(key);
-    }
-    !(part.is_empty() || part.len() == 1 && part.get("text").is_some_and(|text| text == ""))
-}
-
-/// Whether a client would not send such a message.
-fn says_nothing(message: &Value) -> bool {
-    let is_empty =
-        |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
-    (is_empty("content") && message.get("tool_calls").is_none()) || is_empty("parts")
-}
-
-/// A recording in which requests and responses can be compared: where its recorder replaced typographic characters in one of
-/// them, they are replaced in all.
-pub(crate) fn comparable(recording: &Recording) -> Recording {
-    let mut recording = recording.clone();
-    if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {
-        return recording;
-    }
-    for exchange in &mut recording.exchanges {
-        exchange.request = flat(&exchange.request);
-        if let Ok(text) = String::from_utf8(exchange.response.clone()) {
-            exchange.response = flat(&text).into_bytes();
-        }
-    }
-    recording
-}
-
-fn flat(text: &str) -> String {
-    let pairs = [
-        ('\u{2018}', "'"),
-        ('\u{2019}', "'"),
-        ('\u{201c}', "\\\""),
-        ('\u{201d}', "\\\""),
-        ('\u{2011}', "-"),
-        ('\u{2013}', "-"),
-        ('\u{2014}', "--"),
-        ('\u{2026}', "..."),
-        ('\u{202f}', " "),
-        ('\u{a0}', " "),
-    ];
-    pairs.iter().fold(text.to_owned(), |text, (from, to)| {
-        let escape = format!("\\u{:04x}", u32::from(*from));
-        text.replace(*from, to).replace(&escape, to)
-    })
 }

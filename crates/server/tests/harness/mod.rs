@@ -137,12 +137,19 @@ pub(crate) struct Opening {
     pub(crate) mode: ReplayMode,
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) directory: Arc<dyn Directory>,
 }
 
 impl Opening {
-    /// One without keys.
+    /// One without keys, before the simulators.
     pub(crate) fn of(mode: ReplayMode) -> Self {
-        Self { mode, prefix: PrefixPolicy::default(), keyring: Arc::new(NoKeys) }
+        let directory = Simulated { catalog: Arc::new(Catalog::builtin().clone()) };
+        Self {
+            mode,
+            prefix: PrefixPolicy::default(),
+            keyring: Arc::new(NoKeys),
+            directory: Arc::new(directory),
+        }
     }
 }
 
@@ -166,7 +173,7 @@ pub(crate) async fn serve(
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
         upstream,
-        directory: Arc::new(Simulated { catalog: Arc::clone(&catalog) }),
+        directory: opening.directory,
         catalog,
         mode: opening.mode,
         prefix: opening.prefix,
@@ -181,6 +188,23 @@ pub(crate) async fn serve(
     let never = std::future::pending::<()>;
     tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
     (url, store, folder)
+}
+
+/// The answer to any request to a gateway, when it has begun.
+pub(crate) async fn begin(
+    url: &str,
+    method: &str,
+    path: &str,
+    body: Vec<u8>,
+    headers: &[(&str, &str)],
+) -> hyper::Response<hyper::body::Incoming> {
+    let mut request = hyper::Request::builder().method(method).uri(format!("{url}{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    client.request(request).await.unwrap()
 }
 
 impl Gate {
@@ -313,14 +337,7 @@ impl Gate {
         body: Vec<u8>,
         headers: &[(&str, &str)],
     ) -> hyper::Response<hyper::body::Incoming> {
-        let mut request =
-            hyper::Request::builder().method(method).uri(format!("{}{path}", self.url));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        client.request(request).await.unwrap()
+        begin(&self.url, method, path, body, headers).await
     }
 
     /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.

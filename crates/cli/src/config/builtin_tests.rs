@@ -1,0 +1,156 @@
+//! Whose key goes to which provider, and where the usual variables put it.
+
+use throughline_codec::Catalog;
+use throughline_core::Credential as Key;
+use throughline_provider::AwsKeys;
+
+use super::super::file::{Reading, read};
+use super::super::routes::{Credential, Endpoint, ProviderSettings};
+use super::super::secret::Secret;
+
+const ACCOUNT: [(&str, &str); 3] = [
+    ("AWS_ACCESS_KEY_ID", "AKID"),
+    ("AWS_SECRET_ACCESS_KEY", "canary"),
+    ("AWS_REGION", "eu-west-1"),
+];
+
+fn reading(text: &str, variables: &[(&str, &str)]) -> Reading {
+    let lookup = |name: &str| {
+        let found = variables.iter().find(|(variable, _)| *variable == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    read(text, Catalog::builtin(), &lookup)
+}
+
+fn provider(text: &str, variables: &[(&str, &str)], name: &str) -> ProviderSettings {
+    let Reading { config, errors, unheard, .. } = reading(text, variables);
+    assert_eq!((errors, unheard), (vec![], vec![]), "{text}");
+    config.routes.provider(name).unwrap().clone()
+}
+
+fn credential(text: &str, variables: &[(&str, &str)], name: &str) -> Credential {
+    provider(text, variables, name).credential
+}
+
+/// Where it is, and the variable that says so.
+fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
+    let Endpoint::Remote(row) = &provider.endpoint else { panic!("{} is here", provider.name) };
+    (&row.base_url, provider.variable.as_deref())
+}
+
+fn own(key: &str, variable: &str) -> Credential {
+    Credential::Own { key: Secret::new(key), variable: Some(variable.into()) }
+}
+
+fn account(region: &str) -> Credential {
+    Credential::Aws(AwsKeys {
+        id: "AKID".into(),
+        secret: Key::new("canary"),
+        session_token: None,
+        region: Some(region.into()),
+    })
+}
+
+#[test]
+fn without_a_key_the_callers_is_needed_unless_nobody_asks_for_one() {
+    for name in ["anthropic", "openai", "gemini", "bedrock", "openrouter"] {
+        assert_eq!(credential("", &[], name), Credential::Callers, "{name}");
+    }
+    for name in ["ollama", "ollama-native", "vllm", "llamacpp", "gpustack", "sim"] {
+        assert_eq!(credential("", &[], name), Credential::Open, "{name}");
+    }
+    for (text, wanted) in [
+        ("kind = \"openai\"", Credential::Callers),
+        ("kind = \"openai\"\nbase_url = \"https://proxy.example/v1\"", Credential::Callers),
+        ("kind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"", Credential::Open),
+        ("kind = \"vllm\"\nbase_url = \"https://gpu.example/v1\"", Credential::Open),
+        ("wire = \"gemini\"\nbase_url = \"https://own.example\"", Credential::Open),
+    ] {
+        let text = format!("[providers.a]\n{text}");
+        assert_eq!(credential(&text, &[], "a"), wanted, "{text}");
+    }
+    let key = [("VLLM_API_KEY", "key")];
+    assert_eq!(credential("", &key, "vllm"), own("key", "VLLM_API_KEY"));
+}
+
+#[test]
+fn only_a_callers_own_key_makes_an_account_its_own() {
+    let missing = Credential::Missing { variable: "NO_KEY".into() };
+    assert!(Credential::Callers.may_be_callers() && Credential::Open.may_be_callers());
+    for ours in [own("key", "WORK_KEY"), account("eu-west-1"), missing] {
+        assert!(!ours.may_be_callers(), "{ours:?}");
+    }
+}
+
+#[test]
+fn bedrock_is_signed_with_the_accounts_keys() {
+    let bedrock = provider("", &ACCOUNT, "bedrock");
+    assert_eq!(bedrock.credential, account("eu-west-1"));
+    let there = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+    assert_eq!(address(&bedrock), (there, Some("AWS_REGION")));
+    assert!(!format!("{bedrock:?}").contains("canary"));
+    let key = [&ACCOUNT[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
+    assert_eq!(credential("", &key, "bedrock"), own("key", "AWS_BEARER_TOKEN_BEDROCK"));
+
+    // The file goes before the variable.
+    let text = "[providers.a]\nkind = \"bedrock\"\naws_region = \"us-west-2\"\n";
+    let own_region = provider(text, &ACCOUNT, "a");
+    assert_eq!(own_region.credential, account("us-west-2"));
+    assert_eq!(address(&own_region), ("https://bedrock-runtime.us-west-2.amazonaws.com", None));
+    let through = provider(&format!("{text}base_url = \"http://vpc:8\""), &ACCOUNT, "a");
+    assert_eq!(through.credential, account("us-west-2"), "an address may name no region");
+    assert_eq!(address(&through), ("http://vpc:8", None));
+    let keyed = credential(&format!("{text}api_key = \"key\""), &ACCOUNT, "a");
+    assert_eq!(keyed, Credential::Own { key: Secret::new("key"), variable: None });
+    assert_eq!(credential(text, &[], "a"), Credential::Callers);
+
+    for (text, said) in [
+        (
+            "kind = \"bedrock\"\naws_region = \"europe\"",
+            "3:14: `aws_region` must be a region of AWS: write aws_region = \"eu-west-1\"",
+        ),
+        (
+            "kind = \"openai\"\naws_region = \"eu-west-1\"",
+            "3:14: `aws_region` is for what is at AWS: write kind = \"bedrock\", or leave it out",
+        ),
+    ] {
+        let errors = reading(&format!("[providers.a]\n{text}"), &[]).errors;
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
+    }
+}
+
+#[test]
+fn variables_say_where_providers_are() {
+    let azure = ("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com/");
+    assert_eq!(reading("", &[]).config.routes.provider("azure"), None);
+    let resource = "https://me.openai.azure.com/openai/v1";
+    for (text, name) in [("", "azure"), ("[providers.a]\nkind = \"azure\"", "a")] {
+        let found = provider(text, &[azure, ("AZURE_OPENAI_API_KEY", "key")], name);
+        assert_eq!(address(&found), (resource, Some("AZURE_OPENAI_ENDPOINT")));
+        assert_eq!(found.credential, own("key", "AZURE_OPENAI_API_KEY"));
+        assert_eq!(credential(text, &[azure], name), Credential::Callers);
+    }
+    let ollama = provider("", &[("OLLAMA_HOST", "0.0.0.0:9000")], "ollama");
+    assert_eq!(address(&ollama), ("http://127.0.0.1:9000/v1", Some("OLLAMA_HOST")));
+    let moved = provider("", &[("OLLAMA_BASE_URL", "https://gpu.example")], "ollama");
+    assert_eq!(moved.credential, Credential::Open, "it is as open elsewhere");
+    let google = [("GOOGLE_API_KEY", "key")];
+    for name in ["gemini", "vertex"] {
+        assert_eq!(credential("", &google, name), own("key", "GOOGLE_API_KEY"));
+    }
+}
+
+#[test]
+fn a_variable_that_cannot_be_heard_is_told_once_and_not_repeated() {
+    let variables = [("OLLAMA_HOST", "https://me:canary@box"), ("AWS_REGION", "canary")];
+    let Reading { config, errors, unheard, .. } = reading("[providers.ollama]", &variables);
+    assert_eq!(errors, []);
+    let told: Vec<String> = unheard.iter().map(ToString::to_string).collect();
+    let (ollama, region) = (
+        "OLLAMA_HOST is not heard: its address holds a user or a password: give the key on its own",
+        "AWS_REGION is not heard: it names no region, as eu-west-1 is one",
+    );
+    assert_eq!(told, [ollama, region]);
+    let found = config.routes.provider("ollama").unwrap();
+    assert_eq!(address(found), ("http://localhost:11434/v1", None));
+}

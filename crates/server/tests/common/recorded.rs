@@ -1,0 +1,213 @@
+//! Recorded conversations, as the tests of replay use them: as their clients had them, without reasoning, and what is owed to
+//! whoever lost it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::Value;
+use throughline_codec::{Asked, Framing, StreamDecoder};
+use throughline_core::{Event, Item, Reply};
+use throughline_testkit::{Exchange, Recording, figure};
+
+use super::{codec_of, request, sealed, target};
+
+/// Whom an exchange asked.
+pub(crate) fn asked(exchange: &Exchange) -> Asked {
+    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
+}
+
+/// The Items of a request of that exchange.
+pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
+    let request = request(&exchange.path, Bytes::copy_from_slice(body));
+    codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
+}
+
+/// The opaque values that the recorded client sent back of what had been issued to it, as they were issued, each with what it
+/// stands on.
+pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
+    let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
+    let owed = sent.filter_map(|(bytes, on)| {
+        let known = issued.iter().find(|known| plain(known) == plain(&bytes))?;
+        Some((known.clone(), on))
+    });
+    owed.collect()
+}
+
+/// A base64 text in one alphabet and without padding: Google's clients change them.
+fn plain(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
+    text.trim_end_matches('=').as_bytes().to_vec()
+}
+
+/// How much was right, by wire; and what was not, by where.
+#[derive(Default)]
+pub(crate) struct Tally {
+    counts: BTreeMap<String, Count>,
+    wrong: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Default)]
+struct Count {
+    all: usize,
+    right: usize,
+}
+
+impl Tally {
+    /// Counts one that was right, or what was wrong with it.
+    pub(crate) fn note(&mut self, wire: &str, at: &str, seen: Result<(), String>) {
+        let count = self.counts.entry(wire.to_owned()).or_default();
+        count.all += 1;
+        match seen {
+            Ok(()) => count.right += 1,
+            Err(wrong) => self.wrong.entry(at.to_owned()).or_default().push(wrong),
+        }
+    }
+
+    /// Counts which of the values that are owed are there, equal, on the same part and in the same order.
+    pub(crate) fn note_values(
+        &mut self,
+        wire: &str,
+        at: &str,
+        owed: Vec<(Bytes, String)>,
+        there: &[(Bytes, String)],
+    ) {
+        let mut rest = there.iter();
+        for value in owed {
+            let mut ahead = rest.clone();
+            let is_there = ahead.any(|found| *found == value);
+            if is_there {
+                rest = ahead;
+            }
+            self.note(wire, at, if is_there { Ok(()) } else { Err(value.1) });
+        }
+    }
+
+    /// Prints how much was right on each wire.
+    pub(crate) fn tell(&self, label: &str) {
+        for (wire, Count { all, right }) in &self.counts {
+            figure(&format!("{label}: {wire}"), format!("{right} of {all}"));
+        }
+    }
+
+    /// What is wrong must be expected, and what is expected must be wrong.
+    pub(crate) fn check(&self, expected: &[&str]) {
+        let wrong = self.wrong.iter();
+        let unforeseen: Vec<_> = wrong.filter(|(at, _)| !expected.contains(&at.as_str())).collect();
+        assert!(unforeseen.is_empty(), "{unforeseen:#?}");
+        let needless: Vec<_> =
+            expected.iter().filter(|at| !self.wrong.contains_key(**at)).collect();
+        assert!(needless.is_empty(), "no longer needed: {needless:?}");
+    }
+}
+
+/// The recorded answer of an exchange.
+pub(crate) fn recorded_reply(exchange: &Exchange, asked: &Asked) -> Reply {
+    let codec = codec_of(&exchange.wire);
+    if !exchange.stream {
+        return codec.decode_reply(&Bytes::from(exchange.response.clone()), asked).unwrap();
+    }
+    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+    let mut decoder = StreamDecoder::framed(codec, asked, framing.unwrap_or(codec.framing()));
+    let mut events = decoder.push(&exchange.response).unwrap();
+    events.extend(decoder.finish().unwrap());
+    let ended = events.into_iter().find_map(|event| match event {
+        Event::Ended(reply) => Some(*reply),
+        _ => None,
+    });
+    ended.expect("a stream ends in a reply")
+}
+/// A request's body with all reasoning taken out, as a client that knows of none would send it.
+pub(crate) fn stripped(wire: &str, body: &str) -> String {
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    for list in ["messages", "input", "contents"] {
+        let Some(messages) = body.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        if wire == "openai-responses" {
+            messages.retain(|item| item["type"] != "reasoning");
+            for item in messages.iter_mut().filter_map(Value::as_object_mut) {
+                item.remove("id");
+            }
+            continue;
+        }
+        for message in messages.iter_mut() {
+            for key in ["content", "parts", "tool_calls"] {
+                if let Some(parts) = message.get_mut(key).and_then(Value::as_array_mut) {
+                    parts.retain_mut(keep_part);
+                }
+            }
+            if let Some(message) = message.as_object_mut() {
+                for key in REASONING {
+                    message.remove(*key);
+                }
+            }
+        }
+        messages.retain(|message| !says_nothing(message));
+    }
+    body.to_string()
+}
+
+const REASONING: &[&str] = &[
+    "reasoning_details",
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "extra_content",
+    "reasoning_opaque",
+    "reasoning_text",
+];
+
+fn keep_part(part: &mut Value) -> bool {
+    let kind = part["type"].as_str().unwrap_or_default();
+    if matches!(kind, "thinking" | "redacted_thinking") || part["thought"] == true {
+        return false;
+    }
+    let Some(part) = part.as_object_mut() else { return true };
+    if part.contains_key("reasoningContent") {
+        return false;
+    }
+    for key in ["thoughtSignature", "thought_signature", "extra_content"] {
+        part.remove(key);
+    }
+    !(part.is_empty() || part.len() == 1 && part.get("text").is_some_and(|text| text == ""))
+}
+
+/// Whether a client would not send such a message.
+fn says_nothing(message: &Value) -> bool {
+    let is_empty =
+        |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
+    (is_empty("content") && message.get("tool_calls").is_none()) || is_empty("parts")
+}
+
+/// A recording in which requests and responses can be compared: where its recorder replaced typographic characters in one of
+/// them, they are replaced in all.
+pub(crate) fn comparable(recording: &Recording) -> Recording {
+    let mut recording = recording.clone();
+    if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {
+        return recording;
+    }
+    for exchange in &mut recording.exchanges {
+        exchange.request = flat(&exchange.request);
+        if let Ok(text) = String::from_utf8(exchange.response.clone()) {
+            exchange.response = flat(&text).into_bytes();
+        }
+    }
+    recording
+}
+
+fn flat(text: &str) -> String {
+    let pairs = [
+        ('\u{2018}', "'"),
+        ('\u{2019}', "'"),
+        ('\u{201c}', "\\\""),
+        ('\u{201d}', "\\\""),
+        ('\u{2011}', "-"),
+        ('\u{2013}', "-"),
+        ('\u{2014}', "--"),
+        ('\u{2026}', "..."),
+        ('\u{202f}', " "),
+        ('\u{a0}', " "),
+    ];
+    pairs.iter().fold(text.to_owned(), |text, (from, to)| {
+        let escape = format!("\\u{:04x}", u32::from(*from));
+        text.replace(*from, to).replace(&escape, to)
+    })
+}

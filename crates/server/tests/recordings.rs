@@ -1,0 +1,316 @@
+//! Recorded conversations through the gateway, over HTTP: what a client sent arrives as it was, and what a client lost arrives
+//! all the same.
+//!
+//! The provider of each exchange is played: it takes down what arrives, and answers with the recorded answer. Each recording is
+//! a tenant of its own, once with its requests as they were, and once with all reasoning taken out of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![allow(dead_code, reason = "each test file uses some of the harness")]
+
+mod common;
+mod harness;
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
+use common::{codec_of, request, sealed, target};
+use futures_util::stream;
+use harness::{Opening, begin, serve};
+use http_body_util::BodyExt as _;
+use throughline_core::{Answer, Answering, Boxed, Name, Outgoing, Tenant, Upstream, Wire};
+use throughline_server::{Admission, Allowance, Directory, Keyring, Reached, ReplayMode};
+use throughline_store::Journal;
+use throughline_testkit::{Exchange, Folder, recordings, skip};
+
+/// Requests that arrive otherwise than they were sent, each with its reason. An entry must be needed, or the test fails.
+const NOT_AS_SENT: &[&str] = &[];
+
+/// Requests in which an opaque value does not arrive, each with its reason. An entry must be needed, or the test fails.
+const NOT_IN_PLACE: &[&str] = &[];
+
+/// A gateway, and the provider behind it.
+struct Theatre {
+    url: String,
+    stage: Arc<Stage>,
+    _store: (Journal, Folder),
+}
+
+/// The provider of whichever exchange is on.
+#[derive(Default)]
+struct Stage {
+    playing: Mutex<Option<Exchange>>,
+    arrived: Mutex<Vec<Outgoing>>,
+}
+
+impl Stage {
+    fn playing(&self) -> Exchange {
+        self.playing.lock().unwrap().clone().expect("an exchange is on")
+    }
+}
+
+impl Upstream for Stage {
+    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+        self.arrived.lock().unwrap().push(outgoing);
+        let Exchange { status, content_type, response, .. } = self.playing();
+        let headers = content_type.map(|kind| (Name::from("content-type"), Name::from(kind)));
+        let pieces: Vec<_> =
+            response.chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let body = Box::pin(stream::iter(pieces));
+        Box::pin(async move { Ok(Answer { status, headers: headers.into_iter().collect(), body }) })
+    }
+}
+
+impl Directory for Stage {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let exchange = self.playing();
+        if model != exchange.model {
+            return Err(format!("{model} is not on: {} is", exchange.model));
+        }
+        let asked = asked(&exchange).target;
+        Ok(vec![Reached {
+            endpoint: asked.origin.provider.clone(),
+            account: asked.origin.account.clone(),
+            is_callers: false,
+            provider: asked.provider,
+            model: model.into(),
+        }])
+    }
+
+    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+        None
+    }
+
+    fn models(&self) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// A key is the name of its tenant.
+struct Names;
+
+impl Keyring for Names {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        let admission = key.map_or(Admission::Refused, |key| Admission::Key {
+            tenant: Tenant::from(key),
+            id: key.into(),
+            models: Vec::new(),
+            allowance: Allowance::default(),
+        });
+        Box::pin(async { Ok(admission) })
+    }
+}
+
+/// What became of one request.
+struct Played {
+    /// What arrived at the provider; nothing where the gateway answered of itself.
+    arrived: Option<Outgoing>,
+    status: u16,
+    body: Bytes,
+}
+
+impl Theatre {
+    async fn open() -> Self {
+        let stage = Arc::new(Stage::default());
+        let opening = Opening {
+            keyring: Arc::new(Names),
+            directory: Arc::<Stage>::clone(&stage),
+            ..Opening::of(ReplayMode::Repair)
+        };
+        let (url, journal, folder) = serve(Arc::<Stage>::clone(&stage), opening).await;
+        Self { url, stage, _store: (journal, folder) }
+    }
+
+    /// Sends that while the exchange is on.
+    async fn play(&self, exchange: &Exchange, key: &str, (path, body): (String, String)) -> Played {
+        *self.stage.playing.lock().unwrap() = Some(exchange.clone());
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", &*format!("Bearer {key}")),
+            ("anthropic-version", "2023-06-01"),
+        ];
+        let answer = begin(&self.url, "POST", &path, body.into_bytes(), &headers).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let mut arrived = std::mem::take(&mut *self.stage.arrived.lock().unwrap());
+        assert!(arrived.len() <= 1, "one request is sent once");
+        Played { arrived: arrived.pop(), status, body }
+    }
+}
+
+/// The path of an exchange behind the address of its provider.
+fn own_path(exchange: &Exchange) -> String {
+    let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
+    let own = begins.iter().find_map(|begin| exchange.path.find(begin));
+    let own = &exchange.path[own.unwrap()..];
+    // Vertex finds the project by the key.
+    match (own.find("/projects/"), own.find("/publishers/")) {
+        (Some(project), Some(publisher)) => [&own[..project], &own[publisher..]].concat(),
+        _ => own.to_owned(),
+    }
+}
+
+/// Where its client asks the gateway for the same.
+fn path_at_gateway(exchange: &Exchange) -> String {
+    let own = own_path(exchange);
+    match own.split_once("/models/") {
+        Some((_, model)) => format!("/v1beta/models/{model}"),
+        None if own.starts_with("/v1/") => own,
+        None => format!("/v1{own}"),
+    }
+}
+
+/// Whether callers of the gateway speak that wire. The others are reached in Anthropic's words.
+fn is_dialect(wire: &str) -> bool {
+    wire != Wire::BEDROCK_CONVERSE.as_str()
+}
+
+/// The request of a client that knows of no reasoning, in a dialect of the gateway's.
+fn without_reasoning(exchange: &Exchange) -> (String, String) {
+    if is_dialect(&exchange.wire) {
+        return (path_at_gateway(exchange), stripped(&exchange.wire, &exchange.request));
+    }
+    let read = request(&exchange.path, exchange.request.clone());
+    let mut call = codec_of(&exchange.wire).decode_request(&read, &asked(exchange)).unwrap();
+    let wire = Wire::ANTHROPIC_MESSAGES;
+    call.target = target("anthropic", wire.as_str(), &exchange.model);
+    let said = codec_of(wire.as_str()).encode(&call).unwrap().request.body;
+    let said = stripped(wire.as_str(), std::str::from_utf8(&said).unwrap());
+    ("/v1/messages".to_owned(), said)
+}
+
+/// Whether a request arrived as it was sent, and its answer as it was given.
+fn is_as_it_was(exchange: &Exchange, played: &Played) -> Result<(), String> {
+    let said = || String::from_utf8_lossy(&played.body).into_owned();
+    let arrived = played.arrived.as_ref();
+    let arrived = arrived.ok_or_else(|| format!("not sent: {} {}", played.status, said()))?;
+    if *arrived.path != *own_path(exchange) {
+        return Err(format!("it arrived at {}", arrived.path));
+    }
+    if arrived.body != exchange.request {
+        return Err(difference(exchange.request.as_bytes(), &arrived.body));
+    }
+    let is_answered = played.status == exchange.status && played.body == exchange.response;
+    if is_answered { Ok(()) } else { Err(format!("answered {} {}", played.status, said())) }
+}
+
+/// Where two texts begin to differ.
+fn difference(sent: &[u8], arrived: &[u8]) -> String {
+    let equal = sent.iter().zip(arrived).take_while(|(sent, arrived)| sent == arrived).count();
+    let from = |text: &[u8]| {
+        let (start, end) = (equal.saturating_sub(60), text.len().min(equal + 120));
+        String::from_utf8_lossy(&text[start..end]).into_owned()
+    };
+    format!("sent …{}… arrived …{}…", from(sent), from(arrived))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_requests_arrive_as_they_were_sent() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let theatre = Theatre::open().await;
+    let mut tally = Tally::default();
+    for (number, recording) in recordings.iter().map(comparable).enumerate() {
+        let key = format!("tl_recording_{number}");
+        let exchanges = recording.exchanges.iter().enumerate();
+        for (turn, exchange) in exchanges.filter(|(_, exchange)| is_dialect(&exchange.wire)) {
+            let sending = (path_at_gateway(exchange), exchange.request.clone());
+            let played = theatre.play(exchange, &key, sending).await;
+            let at = format!("{} {turn}", recording.name);
+            tally.note(&exchange.wire, &at, is_as_it_was(exchange, &played));
+        }
+    }
+    tally.tell("recorded requests that arrived as they were sent");
+    tally.check(NOT_AS_SENT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_recorded_requests_lost_arrives_in_place() {
+    let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
+    let theatre = Theatre::open().await;
+    let mut tally = Tally::default();
+    for (number, recording) in recordings.iter().map(comparable).enumerate() {
+        let key = format!("tl_recording_{number}");
+        let mut issued: Vec<Bytes> = Vec::new();
+        for (turn, exchange) in recording.exchanges.iter().enumerate() {
+            let played = theatre.play(exchange, &key, without_reasoning(exchange)).await;
+            let arrived = played.arrived.map(|arrived| items_of(exchange, &arrived.body));
+            let there = sealed(&arrived.unwrap_or_default());
+            let at = format!("{} {turn}", recording.name);
+            tally.note_values(&exchange.wire, &at, owed(exchange, &issued), &there);
+            if exchange.status == 200 {
+                let reply = recorded_reply(exchange, &asked(exchange));
+                issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));
+            }
+        }
+    }
+    tally.tell("opaque values of recorded requests that arrived in place");
+    tally.check(NOT_IN_PLACE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zz_debug() {
+    let all = recordings().unwrap();
+    let recording = all
+        .iter()
+        .find(|r| r.name.ends_with("test_reused_tool_call_ids-stream"))
+        .map(comparable)
+        .unwrap();
+    for exchange in &recording.exchanges {
+        let whole = recorded_reply(exchange, &asked(exchange));
+        let codec = codec_of(&exchange.wire);
+        let mut decoder =
+            throughline_codec::StreamDecoder::framed(codec, &asked(exchange), codec.framing());
+        let mut ended = Vec::new();
+        for piece in exchange.response.chunks(700) {
+            for event in decoder.push(piece).unwrap() {
+                if let throughline_core::Event::Ended(reply) = event {
+                    ended.push(*reply);
+                }
+            }
+        }
+        let finished = decoder.finish().unwrap();
+        println!("ended in pushes {} finish {:?}", ended.len(), finished.len());
+        println!(
+            "whole {:?} {:?}",
+            whole.stop,
+            whole.items.iter().map(|i| (common::kind_of(i), i.seals.len())).collect::<Vec<_>>()
+        );
+        for reply in ended {
+            println!(
+                "piece {:?} {:?}",
+                reply.stop,
+                reply.items.iter().map(|i| (common::kind_of(i), i.seals.len())).collect::<Vec<_>>()
+            );
+        }
+    }
+    let theatre = Theatre::open().await;
+    for exchange in &recording.exchanges {
+        let sending = without_reasoning(exchange);
+        println!("SENDING {}", sending.1);
+        *theatre.stage.playing.lock().unwrap() = Some(exchange.clone());
+        let headers = [("content-type", "application/json"), ("authorization", "Bearer tl_zz")];
+        let answer =
+            begin(&theatre.url, "POST", &sending.0, sending.1.into_bytes(), &headers).await;
+        println!("HEAD {} {:?}", answer.status(), answer.headers());
+        let call = answer.headers().get("x-throughline-call").unwrap().to_str().unwrap().to_owned();
+        drop(answer.into_body().collect().await.unwrap());
+        let arrived = theatre.stage.arrived.lock().unwrap().pop().unwrap();
+        println!("ARRIVED {}", String::from_utf8_lossy(&arrived.body));
+        let story = begin(
+            &theatre.url,
+            "GET",
+            &format!("/v1/throughline/calls/{call}"),
+            Vec::new(),
+            &headers,
+        )
+        .await;
+        let story = story.into_body().collect().await.unwrap().to_bytes();
+        println!("STORY {}", String::from_utf8_lossy(&story));
+    }
+}
