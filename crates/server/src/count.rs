@@ -48,16 +48,17 @@ const COUNTED_RESPONSES: &[&str] = &[
 impl Exchange<'_> {
     /// Counts the tokens of a request.
     pub(crate) async fn count(&self, request: Request) -> Result<Answered, Problem> {
-        let (asked, end_user) = self.named(&request)?;
+        let body = Tree::parse(request.body.clone()).ok();
+        let (asked, end_user) = self.named(&request, body.as_ref())?;
         let all = self.reach(&asked)?;
         let nobody = || Problem::new(404, format!("nobody answers to {asked}"));
         let reached = all.into_iter().next().ok_or_else(nobody)?;
         let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
         let (inner, is_wrapped) = unwrapped(&renamed);
-        let Read { call, target, tenant } = self.read(&inner, &reached)?;
+        let Read { call, target, tenant } = self.read(&inner, body.as_ref(), &reached)?;
         let to = speaker(&target.origin.wire)?;
         let (mut encoded, _) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
-        self.mended(to, &mut encoded, &target)?;
+        self.mended(to, &mut encoded, body.as_ref(), &target)?;
         let ready = encoded.request;
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;

@@ -1,7 +1,7 @@
 //! Requests that go on from a response, and what is asked of responses by their ids.
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Wire, json};
+use throughline_core::{Name, Request, Tree, Wire, json};
 
 use crate::dialect::Wanted;
 use crate::exchange::{Exchange, Problem};
@@ -52,13 +52,14 @@ impl Exchange<'_> {
     pub(crate) async fn resumed(
         &self,
         request: &Request,
+        body: Option<&Tree>,
         end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Resumed, Problem> {
         if !self.keeps_responses() {
             return Ok(Resumed::Nothing);
         }
-        let wish = Wish::of(&request.body);
+        let wish = body.map(Wish::of).unwrap_or_default();
         story.keeps_response = wish.keeps;
         let Some(id) = wish.previous else { return Ok(Resumed::Nothing) };
         let replay = &self.gateway.replay;
