@@ -128,6 +128,7 @@ impl Subject {
         Transcript {
             codec: self.codec,
             request: &self.request,
+            parsed: None,
             knows_headers: self.knows_headers,
             account_created: self.account_created,
             prior: &self.prior,

@@ -36,6 +36,8 @@ pub struct Transcript<'a> {
     pub codec: &'a dyn Codec,
     /// The request.
     pub request: &'a Request,
+    /// A body that was parsed before: it is not parsed again where it is the request's.
+    pub parsed: Option<&'a Tree>,
     /// Whether `request` has the headers that will be sent; otherwise rules that rest on them can only note.
     pub knows_headers: bool,
     /// When the account was made, where that is known: some rules began for new accounts.
@@ -48,7 +50,8 @@ impl<'a> Transcript<'a> {
     /// A request of which nothing else is known.
     pub fn of(codec: &'a dyn Codec, request: &'a Request) -> Self {
         static NOTHING: Prior = Prior::new();
-        Self { codec, request, knows_headers: false, account_created: None, prior: &NOTHING }
+        let (parsed, account_created) = (None, None);
+        Self { codec, request, parsed, knows_headers: false, account_created, prior: &NOTHING }
     }
 
     /// The same conversation with what came before.
@@ -109,13 +112,21 @@ impl Audit {
 /// Looks at a request before it is sent to `target`.
 pub fn audit(transcript: &Transcript<'_>, target: &Target) -> Result<Audit, CodecError> {
     let codec = transcript.codec;
-    let tree = Tree::parse(transcript.request.body.clone())?;
+    let body = &transcript.request.body;
+    let parsed;
+    let tree = match transcript.parsed.filter(|tree| tree.is_of(body)) {
+        Some(tree) => tree,
+        None => {
+            parsed = Tree::parse(body.clone())?;
+            &parsed
+        }
+    };
     let comparison = if transcript.prior.is_empty() {
         None
     } else {
-        Some(Comparison::of(transcript, target, &tree)?)
+        Some(Comparison::of(transcript, target, tree)?)
     };
-    let case = Case::new(transcript, target, &tree, comparison.as_ref());
+    let case = Case::new(transcript, target, tree, comparison.as_ref());
     let mut findings = Findings::new(&case);
     codec.inspect(&case, &mut findings);
     let (summary, findings) = findings.finish();

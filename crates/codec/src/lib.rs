@@ -44,7 +44,7 @@ mod rule_checks;
 mod sealed;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target, Wire};
+use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target, Tree, Wire};
 
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
@@ -101,6 +101,16 @@ pub trait Codec: Send + Sync {
 
     /// Reads a request that was meant for `asked.target`: what it sends back is taken to be that target's own.
     fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError>;
+
+    /// The same of a request whose body was parsed before.
+    fn decode_parsed(
+        &self,
+        request: &Request,
+        _body: &Tree,
+        asked: &Asked,
+    ) -> Result<Call, CodecError> {
+        self.decode_request(request, asked)
+    }
 
     /// Reads a whole response to a request that was sent to `asked.target`.
     fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError>;

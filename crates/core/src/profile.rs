@@ -281,24 +281,30 @@ pub struct Binding {
 
 /// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
 pub fn fits(pattern: &str, text: &str) -> bool {
-    // Most patterns differ from the first letters on, and need no copies.
-    let head = pattern.split('*').next().unwrap_or_default();
-    if !text.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)) {
-        return false;
+    let (mut pieces, mut text) = (pattern.as_bytes().split(|byte| *byte == b'*'), text.as_bytes());
+    let head = pieces.next().unwrap_or_default();
+    match text.split_at_checked(head.len()) {
+        Some((start, rest)) if start.eq_ignore_ascii_case(head) => text = rest,
+        Some(_) | None => return false,
     }
-    let (pattern, text) = (pattern.to_ascii_lowercase(), text.to_ascii_lowercase());
-    let Some((head, rest)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(mut text) = text.strip_prefix(head) else {
-        return false;
-    };
-    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for piece in middle.split('*') {
-        let Some((_, after)) = text.split_once(piece) else {
-            return false;
-        };
-        text = after;
+    let Some(tail) = pieces.next_back() else { return text.is_empty() };
+    for piece in pieces {
+        match behind(text, piece) {
+            Some(rest) => text = rest,
+            None => return false,
+        }
     }
-    text.ends_with(tail)
+    let end = text.len().checked_sub(tail.len()).and_then(|start| text.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(tail))
+}
+
+/// What stands behind the first place of a piece in a text, whatever the case of either.
+fn behind<'t>(text: &'t [u8], piece: &[u8]) -> Option<&'t [u8]> {
+    let Some(first) = piece.first() else { return Some(text) };
+    let is_here = |window: &[u8]| {
+        window.first().is_some_and(|byte| byte.eq_ignore_ascii_case(first))
+            && window.eq_ignore_ascii_case(piece)
+    };
+    let start = text.windows(piece.len()).position(is_here)?;
+    text.get(start + piece.len()..)
 }

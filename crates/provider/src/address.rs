@@ -4,10 +4,17 @@
 //! really connected to is what counts, so names are looked up here; literal addresses are never looked up, and are checked
 //! on their own. Loopback and private networks are allowed, since that is where Ollama and vLLM live.
 
+use std::error::Error;
+use std::future::Future;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::vec;
 
-use reqwest::Url;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
+use url::Url;
 
 /// Why nothing is sent: the host or the address that is out of bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,46 +64,58 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4().or(translated)
 }
 
+/// Addresses, once they are found.
+type Finding<A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send>>;
+
+/// How a name is looked up.
+type Lookup = fn(Name) -> Finding<Vec<SocketAddr>, io::Error>;
+
 /// Looks names up, and leaves out what is out of bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Guarded {
-    lookup: fn(Name) -> Resolving,
+    lookup: Lookup,
 }
 
 impl Guarded {
     /// Looks names up as the system does.
     pub(crate) fn system() -> Self {
         Self::over(|name| {
-            Box::pin(async move {
-                let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-                let found: Vec<SocketAddr> = found.collect();
-                Ok(Box::new(found.into_iter()) as Addrs)
-            })
+            Box::pin(
+                async move { Ok(tokio::net::lookup_host((name.as_str(), 0)).await?.collect()) },
+            )
         })
     }
 
     /// Looks names up in that way.
-    pub(crate) fn over(lookup: fn(Name) -> Resolving) -> Self {
+    pub(crate) fn over(lookup: Lookup) -> Self {
         Self { lookup }
     }
 }
 
-impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
+impl Service<Name> for Guarded {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = Finding<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let host = name.as_str().to_owned();
         let found = (self.lookup)(name);
-        Box::pin(async move { Ok(allowed(&host, found.await?.collect())?) })
+        Box::pin(async move { Ok(allowed(&host, found.await?)?) })
     }
 }
 
 /// The addresses of a name that may be connected to. Machines in the same house often have a link-local address besides
 /// their real one, so a name is refused only if nothing is left.
-fn allowed(name: &str, found: Vec<SocketAddr>) -> Result<Addrs, OutOfBounds> {
+fn allowed(name: &str, found: Vec<SocketAddr>) -> Result<vec::IntoIter<SocketAddr>, OutOfBounds> {
     let (refused, kept): (Vec<SocketAddr>, Vec<SocketAddr>) =
         found.into_iter().partition(|address| is_out_of_bounds(address.ip()));
     match refused.first() {
         Some(address) if kept.is_empty() => Err(OutOfBounds(format!("{} ({name})", address.ip()))),
-        _ => Ok(Box::new(kept.into_iter())),
+        _ => Ok(kept.into_iter()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use reqwest::Url;
+use url::Url;
 
 use super::{OutOfBounds, allowed, check};
 

@@ -1,6 +1,6 @@
 //! How a request proves whose it is: one way for each kind of endpoint.
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use throughline_core::{Credential, Provider, Wire};
 
 /// Where an endpoint looks for a key.

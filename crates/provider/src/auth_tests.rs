@@ -1,6 +1,6 @@
 //! What goes into the headers, and what nobody is shown of it.
 
-use reqwest::header::HeaderMap;
+use http::HeaderMap;
 use throughline_core::Credential;
 
 use super::{Scheme, without_keys};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Url;
 use throughline_core::{Credential, Name, Provider, UpstreamError};
+use url::Url;
 
 use crate::auth::{Scheme, without_keys};
 use crate::breaker::BreakerPolicy;

@@ -12,8 +12,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use reqwest::Url;
 use throughline_core::{Credential, Name, Provider, Wire};
+use url::Url;
 
 use crate::endpoint::base;
 use crate::sigv4::{AwsKeys, region_of};
@@ -179,9 +179,8 @@ fn ollama_host(text: &str) -> String {
     let name = match bare.parse::<IpAddr>() {
         Ok(address) if address.is_unspecified() => "127.0.0.1".to_owned(),
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
-        Ok(IpAddr::V4(_)) => name.to_owned(),
         Err(_) if name.is_empty() => "127.0.0.1".to_owned(),
-        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(_)) | Err(_) => name.to_owned(),
     };
     let port = port.map(|port| [":", port].concat()).unwrap_or_default();
     format!("{scheme}://{name}{port}/{path}")

@@ -33,6 +33,7 @@ fn unheard(name: &str, variables: &[(&str, &str)]) -> String {
     usual_address(&row(name), &lookup(variables)).unwrap_err().to_string()
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "it stands beside what may be nothing")]
 fn said(address: &str, variable: &str) -> Option<(String, String)> {
     Some((address.to_owned(), variable.to_owned()))
 }

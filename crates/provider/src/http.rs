@@ -2,24 +2,29 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use http::header::{ACCEPT, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
 use jiff::Timestamp;
-use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Request, Response, Url};
 use rustls::ClientConfig;
 use throughline_core::{
     Answer, Answering, Chunks, Name, Outgoing, Upstream, UpstreamError, Waiting,
 };
 use tokio::time::{Instant, sleep, timeout};
+use url::Url;
 
 use crate::address::{self, Guarded, OutOfBounds};
 use crate::auth::{insert_secret, is_credential};
 use crate::breaker::Breaker;
+use crate::client::{self, Client, TooSlow, was_not_heard};
 use crate::endpoint::{Endpoint, InvalidEndpoint, Source};
 use crate::retry::Tries;
 use crate::sigv4::{self, AwsKeys, Signable};
@@ -41,12 +46,21 @@ struct Line {
     endpoint: Endpoint,
     client: Client,
     breaker: Breaker,
+    /// The path that was asked for last, and where it is: most requests go to the same one.
+    place: Mutex<Option<(Name, Place)>>,
+}
+
+/// An address in both of its forms.
+#[derive(Clone)]
+struct Place {
+    url: Url,
+    uri: Uri,
 }
 
 /// A request that can be sent any number of times.
 struct Prepared {
     method: Method,
-    url: Url,
+    place: Place,
     headers: HeaderMap,
     body: Bytes,
     proof: Source,
@@ -60,7 +74,7 @@ impl Http {
     ) -> Result<Self, InvalidEndpoint> {
         let tls = tls::config();
         let lines = endpoints.into_iter().map(|endpoint| match &tls {
-            Ok(tls) => Line::new(endpoint, tls.clone(), Guarded::system()),
+            Ok(tls) => Ok(Line::new(endpoint, tls.clone(), Guarded::system())),
             Err(error) => Err(unusable(&endpoint.name, error)),
         });
         Self::of(lines, clock)
@@ -109,38 +123,21 @@ impl Upstream for Http {
     }
 }
 
-/// How long a connection is kept that nobody uses: less than the minute after which balancers close theirs.
-const IDLE: Duration = Duration::from_secs(50);
-
-/// How often a shared connection is asked whether it is still there, and how long that may take. Without it a dead one would be
-/// noticed only when an answer has taken too long.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+/// How often a request is sent again that was not heard.
+const NOT_HEARD: usize = 2;
 
 impl Line {
-    fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Result<Self, InvalidEndpoint> {
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .dns_resolver(Arc::new(names))
-            .redirect(reqwest::redirect::Policy::none())
-            // A proxy would be found in the environment, and would look names up itself.
-            .no_proxy()
-            .tcp_nodelay(true)
-            .pool_idle_timeout(IDLE)
-            .http2_keep_alive_interval(SIGN_OF_LIFE)
-            .http2_keep_alive_timeout(SIGN_OF_LIFE)
-            .connect_timeout(endpoint.options.connect)
-            .build()
-            .map_err(|error| unusable(&endpoint.name, &error))?;
+    fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Self {
+        let client = Client::new(tls, names, endpoint.options.connect);
         let breaker = Breaker::new(endpoint.options.breaker);
-        Ok(Self { endpoint, client, breaker })
+        Self { endpoint, client, breaker, place: Mutex::default() }
     }
 
     fn prepare(&self, outgoing: Outgoing) -> Result<Prepared, UpstreamError> {
         let endpoint = &self.endpoint;
         let method = Method::from_bytes(outgoing.method.as_bytes());
         let method = method.map_err(|_| endpoint.invalid("its method is not one"))?;
-        let url = endpoint.url(&outgoing.path)?;
-        address::check(&url).map_err(|refused| self.refused(&refused))?;
+        let place = self.place(&outgoing.path)?;
         let proof = endpoint.proof(outgoing.credential)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &outgoing.headers {
@@ -158,7 +155,24 @@ impl Line {
             let added = endpoint.scheme.add(&mut headers, key);
             added.map_err(|_| endpoint.invalid("its key has characters that no key has"))?;
         }
-        Ok(Prepared { method, url, headers, body: outgoing.body, proof })
+        // Whoever says nothing takes anything.
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        Ok(Prepared { method, place, headers, body: outgoing.body, proof })
+    }
+
+    /// Where a path of the endpoint is, if one may go there.
+    fn place(&self, path: &Name) -> Result<Place, UpstreamError> {
+        let mut last = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == path) {
+            return Ok(place.clone());
+        }
+        let url = self.endpoint.url(path)?;
+        address::check(&url).map_err(|refused| self.refused(&refused))?;
+        let uri = url.as_str().parse();
+        let uri = uri.map_err(|_| self.endpoint.invalid("its path is not one"))?;
+        let place = Place { url, uri };
+        *last = Some((Name::clone(path), place.clone()));
+        Ok(place)
     }
 
     /// Sends it until it is answered, or until it is not worth it any more. The last outcome is passed on as it is.
@@ -188,30 +202,40 @@ impl Line {
     }
 
     async fn attempt(&self, prepared: &Prepared, now: Timestamp) -> Result<Answer, UpstreamError> {
-        let request = self.request(prepared, now)?;
         let limit = self.endpoint.options.first_byte;
-        match timeout(limit, self.client.execute(request)).await {
-            Ok(Ok(response)) => Ok(self.answer(response)),
-            Ok(Err(error)) => Err(self.explain(&error)),
-            Err(_) => Err(self.timed_out(Waiting::FirstByte, limit)),
-        }
+        let heard = async {
+            let mut left = NOT_HEARD;
+            loop {
+                match self.client.send(self.request(prepared, now)?).await {
+                    Ok(response) => return Ok(self.answer(response)),
+                    Err(error) if left > 0 && was_not_heard(&error) => left -= 1,
+                    Err(error) => return Err(self.explain(&error)),
+                }
+            }
+        };
+        timeout(limit, heard)
+            .await
+            .unwrap_or_else(|_| Err(self.timed_out(Waiting::FirstByte, limit)))
     }
 
-    fn request(&self, prepared: &Prepared, now: Timestamp) -> Result<Request, UpstreamError> {
-        let mut request = Request::new(prepared.method.clone(), prepared.url.clone());
+    fn request(
+        &self,
+        prepared: &Prepared,
+        now: Timestamp,
+    ) -> Result<Request<Full<Bytes>>, UpstreamError> {
+        let mut request = Request::new(Full::new(prepared.body.clone()));
+        request.method_mut().clone_from(&prepared.method);
+        request.uri_mut().clone_from(&prepared.place.uri);
         request.headers_mut().clone_from(&prepared.headers);
         if let Source::Aws(keys) = &prepared.proof {
             let signed = sign(request.headers_mut(), keys, prepared, now);
             signed
                 .map_err(|_| self.endpoint.invalid("its keys have characters that no key has"))?;
         }
-        if !prepared.body.is_empty() {
-            *request.body_mut() = Some(prepared.body.clone().into());
-        }
         Ok(request)
     }
 
-    fn answer(&self, response: Response) -> Answer {
+    fn answer(&self, response: Response<Incoming>) -> Answer {
         let told = response.headers().iter().filter(|(name, _)| !is_of_the_connection(name));
         let headers = told.map(|(name, value)| {
             (Name::from(name.as_str()), Name::from(String::from_utf8_lossy(value.as_bytes())))
@@ -219,17 +243,17 @@ impl Line {
         Answer {
             status: response.status().as_u16(),
             headers: headers.collect(),
-            body: chunks(Reading::new(&self.endpoint, response)),
+            body: chunks(Reading::new(&self.endpoint, response.into_body())),
         }
     }
 
     /// What a failure of the network means. The causes are told, and addresses are not.
-    fn explain(&self, error: &reqwest::Error) -> UpstreamError {
+    fn explain(&self, error: &legacy::Error) -> UpstreamError {
         let endpoint = Arc::clone(&self.endpoint.name);
-        if let Some(refused) = out_of_bounds(error) {
+        if let Some(refused) = client::cause::<OutOfBounds>(error) {
             return self.refused(refused);
         }
-        if error.is_connect() && error.is_timeout() {
+        if client::cause::<TooSlow>(error).is_some() {
             return self.timed_out(Waiting::Connecting, self.endpoint.options.connect);
         }
         let cause = Name::from(root_cause(error));
@@ -253,22 +277,22 @@ impl Line {
 /// The rest of an answer.
 struct Reading {
     endpoint: Name,
-    response: Response,
+    body: Incoming,
     between_bytes: Duration,
     limit: u64,
     left: u64,
 }
 
 impl Reading {
-    fn new(endpoint: &Endpoint, response: Response) -> Self {
+    fn new(endpoint: &Endpoint, body: Incoming) -> Self {
         let limit = endpoint.options.largest_answer;
         let between_bytes = endpoint.options.between_bytes;
-        Self { endpoint: Arc::clone(&endpoint.name), response, between_bytes, limit, left: limit }
+        Self { endpoint: Arc::clone(&endpoint.name), body, between_bytes, limit, left: limit }
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         let endpoint = Arc::clone(&self.endpoint);
-        let chunk = match timeout(self.between_bytes, self.response.chunk()).await {
+        let chunk = match timeout(self.between_bytes, data(&mut self.body)).await {
             Ok(Ok(chunk)) => chunk,
             Ok(Err(error)) => {
                 return Err(UpstreamError::Cut { endpoint, cause: root_cause(&error).into() });
@@ -283,6 +307,16 @@ impl Reading {
         self.left = left.ok_or(UpstreamError::TooLarge { endpoint, limit: self.limit })?;
         Ok(chunk)
     }
+}
+
+/// The next bytes of a body. What stands behind it is nothing that anybody reads.
+async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 /// Nothing comes after an error. Dropping the stream drops the response, which ends the request at the provider.
@@ -309,8 +343,8 @@ fn sign(
     keys: &AwsKeys,
     prepared: &Prepared,
     now: Timestamp,
-) -> Result<(), reqwest::header::InvalidHeaderValue> {
-    let url = &prepared.url;
+) -> Result<(), http::header::InvalidHeaderValue> {
+    let url = &prepared.place.url;
     let name = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
     let is_signed = |name: &str| name == "content-type" || name.starts_with("x-amz");
@@ -365,18 +399,6 @@ fn is_of_the_connection(name: &HeaderName) -> bool {
         "upgrade",
     ];
     CONNECTION.contains(&name.as_str())
-}
-
-/// Whether a name was looked up and found to be out of bounds.
-fn out_of_bounds(error: &reqwest::Error) -> Option<&OutOfBounds> {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 fn unusable(name: &Name, error: &dyn Error) -> InvalidEndpoint {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use reqwest::dns::Addrs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{RootCertStore, ServerConfig};
 use throughline_codec::Catalog;
@@ -99,7 +98,7 @@ async fn where_http_2_is_offered_requests_share_a_connection_and_end_on_their_ow
     roots.add(server.certificate.clone()).unwrap();
     let line =
         Line::new(endpoint(&server.address), tls::trusting(roots).unwrap(), Guarded::system());
-    let http = Http::of([line], clock()).unwrap();
+    let http = Http::of([Ok(line)], clock()).unwrap();
 
     let mut one = http.send(outgoing("/one")).await.unwrap();
     let mut two = http.send(outgoing("/two")).await.unwrap();
@@ -124,11 +123,11 @@ async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
 async fn a_name_that_turns_out_to_be_a_metadata_service_is_refused_before_connecting() {
     // As a name server that somebody else controls would have it.
     let names = Guarded::over(|_| {
-        let found = ["169.254.169.254:0".parse().unwrap()];
-        Box::pin(async move { Ok(Box::new(found.into_iter()) as Addrs) })
+        let found = vec!["169.254.169.254:0".parse().unwrap()];
+        Box::pin(async move { Ok(found) })
     });
     let line = Line::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
-    let error = Http::of([line], clock()).unwrap().send(outgoing("/one")).await.unwrap_err();
+    let error = Http::of([Ok(line)], clock()).unwrap().send(outgoing("/one")).await.unwrap_err();
     let address = "169.254.169.254 (innocent.example)".into();
     assert_eq!(error, UpstreamError::Refused { endpoint: "here".into(), address });
 }

@@ -8,6 +8,7 @@
 mod address;
 mod auth;
 mod breaker;
+mod client;
 mod endpoint;
 mod environment;
 mod http;

@@ -131,13 +131,12 @@ pub(crate) struct Names {
     pub(crate) end_user: Option<Name>,
 }
 
-/// Whom a request names, in one reading of it.
-pub(crate) fn names(wire: &Wire, request: &Request) -> Names {
-    let in_path = (*wire == Wire::GEMINI).then(|| model_in_path(&request.path)).flatten();
-    let Ok(tree) = Tree::parse(request.body.clone()) else {
+/// Whom a request of that path and that body names.
+pub(crate) fn names(wire: &Wire, path: &str, body: Option<&Tree>) -> Names {
+    let in_path = (*wire == Wire::GEMINI).then(|| model_in_path(path)).flatten();
+    let Some(root) = body.map(Tree::root) else {
         return Names { model: in_path, ..Names::default() };
     };
-    let root = tree.root();
     let in_body = || if *wire == Wire::GEMINI { None } else { root.name_of("model") };
     Names { model: in_path.or_else(in_body), end_user: end_user(root) }
 }

@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use throughline_codec::{Codec, CodecError, codec};
 use throughline_core::{
-    Answer, Credential, Name, NodeId, Outgoing as Sent, Request, Tenant, UpstreamError, Wire,
+    Answer, Credential, Name, NodeId, Outgoing as Sent, Request, Tenant, Tree, UpstreamError, Wire,
 };
 use tokio::time::timeout;
 
@@ -151,11 +151,14 @@ impl<'g> Exchange<'g> {
         request: &Request,
         story: &mut Story,
     ) -> Result<(Ready, Reached, Answer), Problem> {
-        let (asked, end_user) = self.named(request)?;
+        // The body is parsed once, for all who read it.
+        let body = Tree::parse(request.body.clone()).ok();
+        let body = body.as_ref();
+        let (asked, end_user) = self.named(request, body)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
         self.gateway.operations.meter.allow(&self.caller.admission, &all).await?;
-        let resumed = self.resumed(request, end_user.as_deref(), story).await?;
+        let resumed = self.resumed(request, body, end_user.as_deref(), story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
         let mut left = all.len();
         // A caller's own key is for the first of those who are asked with one, and goes to nobody else.
@@ -175,7 +178,7 @@ impl<'g> Exchange<'g> {
             let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
             let end_user = end_user.as_deref();
             let renamed = rename(&request.body);
-            let ready = self.prepare(renamed, whole, &reached, end_user, story);
+            let ready = self.prepare(renamed, body, whole, &reached, end_user, story);
             let ready = Box::pin(ready).await?;
             self.note(&ready, &reached, place);
             let (answer, base) =
@@ -242,7 +245,8 @@ impl<'g> Exchange<'g> {
         let nobody = || Problem::new(404, nobody);
         // Where a model is named, its own provider answers.
         let directory = &self.gateway.directory;
-        let named = dialect::names(&self.wire, &request).model;
+        let body = Tree::parse(request.body.clone()).ok();
+        let named = dialect::names(&self.wire, &request.path, body.as_ref()).model;
         let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
         let (reached, request) = match named {
             Some((all, name)) => {

@@ -81,7 +81,7 @@ impl Exchange<'_> {
             && let Some(body) = frozen(to, &before, &request.body)
         {
             let frozen = Request { body, ..request.clone() };
-            let Read { call, .. } = self.read(&frozen, reached)?;
+            let Read { call, .. } = self.read(&frozen, None, reached)?;
             found = self.restored(to, call, end_user, tenant).await?;
         }
         if !has_changed(&found.0) {

@@ -42,8 +42,12 @@ pub(crate) struct Ready {
 
 impl Exchange<'_> {
     /// The model that a request asks for, and the end-user that it is for.
-    pub(crate) fn named(&self, request: &Request) -> Result<(Name, Option<Name>), Problem> {
-        let Names { model, end_user } = dialect::names(&self.wire, request);
+    pub(crate) fn named(
+        &self,
+        request: &Request,
+        body: Option<&Tree>,
+    ) -> Result<(Name, Option<Name>), Problem> {
+        let Names { model, end_user } = dialect::names(&self.wire, &request.path, body);
         let model = model.ok_or_else(|| unnamed(request))?;
         Ok((model, self.caller.end_user.clone().or(end_user)))
     }
@@ -56,17 +60,18 @@ impl Exchange<'_> {
         self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))
     }
 
-    /// Makes a request ready for whom it reaches.
+    /// Makes a request ready for whom it reaches. `body` is what came, parsed; the request may differ from that.
     pub(crate) async fn prepare(
         &self,
         request: Request,
+        body: Option<&Tree>,
         resumed: Option<(&Stored, Request)>,
         reached: &Reached,
         end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Ready, Problem> {
         let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
-        let Read { call, target, tenant } = self.read(whole, reached)?;
+        let Read { call, target, tenant } = self.read(whole, body, reached)?;
         story.tenant = tenant.clone();
         let to = speaker(&target.origin.wire)?;
         let stream = call.stream;
@@ -80,13 +85,13 @@ impl Exchange<'_> {
         let (mut encoded, restored) = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
             // It has the conversation itself, and needs to be told only what is new.
-            let Read { mut call, .. } = self.read(&request, reached)?;
+            let Read { mut call, .. } = self.read(&request, body, reached)?;
             Claims::remove(&mut call, Why::Foreign);
             encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
         }
         let (conversation, findings) = restored.unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
-        let looked = self.mended(to, &mut encoded, &target)?;
+        let looked = self.mended(to, &mut encoded, body, &target)?;
         let verdict = looked.verdict;
         if self.gateway.mode != ReplayMode::Off {
             let account = story::account(&encoded, &findings.unwrap_or_default(), &looked);
@@ -96,8 +101,13 @@ impl Exchange<'_> {
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
-    /// The request as a Call for whom it reaches.
-    pub(crate) fn read(&self, request: &Request, reached: &Reached) -> Result<Read, Problem> {
+    /// The request as a Call for whom it reaches. It is not parsed again where `body` is its body.
+    pub(crate) fn read(
+        &self,
+        request: &Request,
+        body: Option<&Tree>,
+        reached: &Reached,
+    ) -> Result<Read, Problem> {
         let catalog = &self.gateway.catalog;
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
@@ -113,9 +123,12 @@ impl Exchange<'_> {
             let row = row.ok_or_else(|| Problem::new(404, "nobody speaks this dialect"))?;
             catalog.target(&row, &reached.model, "caller")
         };
-        let mut call = speaker(&self.wire)?
-            .decode_request(request, &Asked::of(source))
-            .map_err(|error| Problem::of_codec(&error))?;
+        let (codec, asked) = (speaker(&self.wire)?, Asked::of(source));
+        let call = match body.filter(|body| body.is_of(&request.body)) {
+            Some(body) => codec.decode_parsed(request, body, &asked),
+            None => codec.decode_request(request, &asked),
+        };
+        let mut call = call.map_err(|error| Problem::of_codec(&error))?;
         call.target = target.clone();
         Ok(Read { call, target, tenant })
     }
@@ -154,9 +167,11 @@ impl Exchange<'_> {
         &self,
         to: &dyn Codec,
         encoded: &mut Encoded,
+        body: Option<&Tree>,
         target: &Target,
     ) -> Result<Looked, Problem> {
-        let transcript = Transcript { knows_headers: true, ..Transcript::of(to, &encoded.request) };
+        let transcript = Transcript::of(to, &encoded.request);
+        let transcript = Transcript { knows_headers: true, parsed: body, ..transcript };
         let failed = |error: CodecError| Problem::of_codec(&error);
         match self.gateway.mode {
             ReplayMode::Off => Ok(Looked::at_nothing()),

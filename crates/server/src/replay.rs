@@ -19,6 +19,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `chain.rs` | digests of the visible conversation |
+//! | `chains.rs` | chains of requests that were read before |
 //! | `claim.rs` | handles that only we can make |
 //! | `capture.rs` | an answer becomes a turn of the Vault |
 //! | `restore.rs` | which turn of the Vault is which turn of a request |
@@ -29,6 +30,7 @@
 
 mod capture;
 mod chain;
+mod chains;
 mod claim;
 mod judge;
 mod memo;
@@ -47,6 +49,7 @@ use throughline_core::{
 pub(crate) use crate::replay::capture::TURN;
 pub use crate::replay::capture::Turn;
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
+use crate::replay::chains::Chains;
 pub use crate::replay::claim::{Claims, NoRandomness};
 use crate::replay::memo::Memo;
 use crate::story::Stories;
@@ -55,6 +58,7 @@ use crate::story::Stories;
 pub struct Replay {
     store: Arc<dyn Store>,
     claims: Claims,
+    chains: Chains,
     memo: Memo,
     stories: Stories,
 }
@@ -63,7 +67,8 @@ impl Replay {
     /// Keeps turns in that store, and gives claims to them.
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
         let stories = Stories::new(Arc::clone(&store));
-        Self { store, claims, memo: Memo::default(), stories }
+        let (chains, memo) = (Chains::default(), Memo::default());
+        Self { store, claims, chains, memo, stories }
     }
 
     /// What makes and reads claims.
@@ -166,7 +171,11 @@ pub struct Conversation {
 impl Conversation {
     /// The conversation of a Call of which nothing was looked for.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
-        let chain = Chain::of(call, tenant, end_user);
+        Self::behind(Chain::of(call, tenant, end_user), call, end_user)
+    }
+
+    /// The conversation of a Call of that chain.
+    fn behind(chain: Chain, call: &Call, end_user: Option<&str>) -> Self {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
         let open = last.and_then(|turn| call.items.get(turn.items.clone())).unwrap_or_default();
         let open = open.to_vec();

@@ -1,7 +1,7 @@
 //! Requests that go on from a response, and what is asked of responses by their ids.
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Wire, json};
+use throughline_core::{Name, Request, Tree, Wire, json};
 
 use crate::dialect::Wanted;
 use crate::exchange::{Exchange, Problem};
@@ -47,13 +47,14 @@ impl Exchange<'_> {
     pub(crate) async fn resumed(
         &self,
         request: &Request,
+        body: Option<&Tree>,
         end_user: Option<&str>,
         story: &mut Story,
     ) -> Result<Resumed, Problem> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(Resumed::Nothing);
         }
-        let wish = Wish::of(&request.body);
+        let wish = body.map(Wish::of).unwrap_or_default();
         if self.gateway.mode == ReplayMode::Off {
             // What is ours goes to no provider, whatever the mode.
             let ours = wish.previous.filter(|id| Claims::is_response(id));

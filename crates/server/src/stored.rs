@@ -44,9 +44,8 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    pub(crate) fn of(body: &Bytes) -> Self {
-        let Ok(tree) = Tree::parse(body.clone()) else { return Self::default() };
-        let root = tree.root();
+    pub(crate) fn of(body: &Tree) -> Self {
+        let root = body.root();
         let keeps = root.get("store").and_then(Node::bool).unwrap_or(true);
         Self { keeps, previous: root.present(PREVIOUS).and_then(Node::name) }
     }

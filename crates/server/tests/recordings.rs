@@ -30,10 +30,41 @@ use throughline_store::Journal;
 use throughline_testkit::{Exchange, Folder, recordings, skip};
 
 /// Requests that arrive otherwise than they were sent, each with its reason. An entry must be needed, or the test fails.
-const NOT_AS_SENT: &[&str] = &[];
+const NOT_AS_SENT: &[&str] = &[
+    // These clients had lost what was issued; it is put back.
+    "fantasy--TestOpenRouterCommon--grok--tool_streaming 1",
+    "fantasy--TestOpenRouterCommon--kimi--tool_streaming 1",
+    "pydantic-ai--models--test_anthropic--test_anthropic_web_search_tool 1",
+    "pydantic-ai--models--test_deepseek_responses--test_deepseek_responses_replay_own_reasoning_history 1",
+    "pydantic-ai--test_cache_prefix_stability--test_anthropic_thinking_agui_0_1_10_drops_prefix 2",
+    // These put the first call's signature on its sibling too.
+    "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls 1",
+    "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls 1",
+    // This client showed one provider what another had thought.
+    "pydantic-ai--models--test_mistral--test_mistral_model_thinking_part 1",
+    // These were refused for what was wrong with them; it is mended.
+    "pydantic-ai--models--test_anthropic--test_anthropic_explicit_effort_xhigh_unsupported_model_errors 0",
+    "pydantic-ai--models--test_deepseek_responses--test_deepseek_responses_rejects_interleaved_function_calls 0",
+    "pydantic-ai--models--test_openai_responses--test_openai_responses_thinking_with_modified_history 1",
+    "rig--deepseek--wire_shape_matrix--forced_tool_choice_under_thinking_is_rejected_upstream 0",
+    "rig--deepseek--wire_shape_matrix--forced_tool_choice_under_thinking_is_rejected_upstream 1",
+];
 
 /// Requests in which an opaque value does not arrive, each with its reason. An entry must be needed, or the test fails.
-const NOT_IN_PLACE: &[&str] = &[];
+const NOT_IN_PLACE: &[&str] = &[
+    // The client's last request has no system prompt any more, and the client that was stripped sends no ids.
+    "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request 3",
+    // The client had put the first call's signature on its sibling too; only what was issued comes back.
+    "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls 1",
+    "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls 1",
+    // The client had merged the text with the signed empty part behind it; the signature comes back on that part.
+    "pydantic-ai--models--test_google--test_google_model_file_search_grounding_gemini_3-True 1",
+    // The client had put a call of its own into the model's turn, so that it is not the turn that was captured.
+    "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 1",
+    "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 2",
+    // The client had replaced the text that its reasoning led to; it was refused, and so it is not put back.
+    "pydantic-ai--models--test_openai_responses--test_openai_responses_thinking_with_modified_history 1",
+];
 
 /// A gateway, and the provider behind it.
 struct Theatre {
@@ -251,66 +282,4 @@ async fn what_recorded_requests_lost_arrives_in_place() {
     }
     tally.tell("opaque values of recorded requests that arrived in place");
     tally.check(NOT_IN_PLACE);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn zz_debug() {
-    let all = recordings().unwrap();
-    let recording = all
-        .iter()
-        .find(|r| r.name.ends_with("test_reused_tool_call_ids-stream"))
-        .map(comparable)
-        .unwrap();
-    for exchange in &recording.exchanges {
-        let whole = recorded_reply(exchange, &asked(exchange));
-        let codec = codec_of(&exchange.wire);
-        let mut decoder =
-            throughline_codec::StreamDecoder::framed(codec, &asked(exchange), codec.framing());
-        let mut ended = Vec::new();
-        for piece in exchange.response.chunks(700) {
-            for event in decoder.push(piece).unwrap() {
-                if let throughline_core::Event::Ended(reply) = event {
-                    ended.push(*reply);
-                }
-            }
-        }
-        let finished = decoder.finish().unwrap();
-        println!("ended in pushes {} finish {:?}", ended.len(), finished.len());
-        println!(
-            "whole {:?} {:?}",
-            whole.stop,
-            whole.items.iter().map(|i| (common::kind_of(i), i.seals.len())).collect::<Vec<_>>()
-        );
-        for reply in ended {
-            println!(
-                "piece {:?} {:?}",
-                reply.stop,
-                reply.items.iter().map(|i| (common::kind_of(i), i.seals.len())).collect::<Vec<_>>()
-            );
-        }
-    }
-    let theatre = Theatre::open().await;
-    for exchange in &recording.exchanges {
-        let sending = without_reasoning(exchange);
-        println!("SENDING {}", sending.1);
-        *theatre.stage.playing.lock().unwrap() = Some(exchange.clone());
-        let headers = [("content-type", "application/json"), ("authorization", "Bearer tl_zz")];
-        let answer =
-            begin(&theatre.url, "POST", &sending.0, sending.1.into_bytes(), &headers).await;
-        println!("HEAD {} {:?}", answer.status(), answer.headers());
-        let call = answer.headers().get("x-throughline-call").unwrap().to_str().unwrap().to_owned();
-        drop(answer.into_body().collect().await.unwrap());
-        let arrived = theatre.stage.arrived.lock().unwrap().pop().unwrap();
-        println!("ARRIVED {}", String::from_utf8_lossy(&arrived.body));
-        let story = begin(
-            &theatre.url,
-            "GET",
-            &format!("/v1/throughline/calls/{call}"),
-            Vec::new(),
-            &headers,
-        )
-        .await;
-        let story = story.into_body().collect().await.unwrap().to_bytes();
-        println!("STORY {}", String::from_utf8_lossy(&story));
-    }
 }

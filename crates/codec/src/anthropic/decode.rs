@@ -32,9 +32,8 @@ const KNOWN: &[&str] = &[
     "output_config",
 ];
 
-/// Reads a request.
-pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-    let tree = Tree::parse(request.body.clone())?;
+/// Reads a request, whose body is `tree`.
+pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
@@ -58,7 +57,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
         call.extras.retain(|extra| extra.key != key);
         call.extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
     }
-    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 

@@ -21,9 +21,8 @@ mod settings;
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// Reads a request.
-pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-    let tree = Tree::parse(request.body.clone())?;
+/// Reads a request, whose body is `tree`.
+pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
@@ -49,7 +48,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
     call.settings = settings::read(root, is_native);
     call.extras = extras_of_request(root, is_native);
-    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 

@@ -31,9 +31,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Reads a request.
-pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-    let tree = Tree::parse(request.body.clone())?;
+/// Reads a request, whose body is `tree`.
+pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
@@ -56,7 +55,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = Path::parse(&request.path).stream;
     call.settings = settings(root);
     call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 

@@ -24,9 +24,8 @@ const WIRE: Wire = Wire::GEMINI;
 /// The members that fields of the Call speak for.
 const KNOWN: &[&str] = &["contents", "systemInstruction", "tools"];
 
-/// Reads a request.
-pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-    let tree = Tree::parse(request.body.clone())?;
+/// Reads a request, whose body is `tree`.
+pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let contents = root.get("contents").filter(|contents| contents.is_array());
@@ -46,7 +45,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.stream = Path::parse(&request.path).is_some_and(|path| path.is_streamed());
     call.settings = settings::read(root);
     call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 

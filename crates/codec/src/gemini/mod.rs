@@ -28,7 +28,7 @@ mod tools;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Wire};
+use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::frame::Framing;
 use crate::{
@@ -65,7 +65,16 @@ impl Codec for Gemini {
     }
 
     fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-        decode::request(request, asked)
+        decode::request(request, &Tree::parse(request.body.clone())?, asked)
+    }
+
+    fn decode_parsed(
+        &self,
+        request: &Request,
+        body: &Tree,
+        asked: &Asked,
+    ) -> Result<Call, CodecError> {
+        decode::request(request, body, asked)
     }
 
     fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {

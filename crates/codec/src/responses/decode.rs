@@ -17,9 +17,8 @@ mod settings;
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// Reads a request.
-pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-    let tree = Tree::parse(request.body.clone())?;
+/// Reads a request, whose body is `tree`.
+pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     if !root.is_object() {
@@ -58,7 +57,7 @@ pub(super) fn request(request: &Request, asked: &Asked) -> Result<Call, CodecErr
     call.settings = settings::settings(root);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, &tree, &call.settings));
+    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 

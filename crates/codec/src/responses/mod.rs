@@ -67,7 +67,16 @@ impl Codec for OpenAiResponses {
     }
 
     fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-        decode::request(request, asked)
+        decode::request(request, &Tree::parse(request.body.clone())?, asked)
+    }
+
+    fn decode_parsed(
+        &self,
+        request: &Request,
+        body: &Tree,
+        asked: &Asked,
+    ) -> Result<Call, CodecError> {
+        decode::request(request, body, asked)
     }
 
     fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {

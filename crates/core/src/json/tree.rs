@@ -75,6 +75,11 @@ impl Tree {
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
+
+    /// Whether it indexes that very text: the same memory, and not just the same letters.
+    pub fn is_of(&self, text: &Bytes) -> bool {
+        self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
+    }
 }
 
 /// One value of a [`Tree`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -11,6 +11,9 @@ use crate::exchange::Problem;
 
 /// How many bytes the slowest line carries in a second.
 const SLOWEST_LINE: usize = 16 << 10;
+
+/// How much room is made for a body before it has come.
+const MOST_ROOM: usize = 1 << 20;
 
 /// The whole body. It has that time, and what a slow line needs for what has come. Of one that is too large the rest is still
 /// taken, for that time, and thrown away: many callers do not listen before they have said all.
@@ -24,6 +27,8 @@ pub(crate) async fn whole_body(
         Problem::new(413, format!("the body is larger than {limit} MiB: send less"))
     };
     let started = Instant::now();
+    // What is told to come finds its room, but nobody gets much by telling.
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(MOST_ROOM);
     let mut pieces = body.into_data_stream();
     let mut whole = BytesMut::new();
     let mut only: Option<Bytes> = None;
@@ -49,6 +54,7 @@ pub(crate) async fn whole_body(
             only = Some(piece);
         } else {
             if let Some(first) = only.take() {
+                whole.reserve(told.max(first.len() + piece.len()));
                 whole.extend_from_slice(&first);
             }
             whole.extend_from_slice(&piece);

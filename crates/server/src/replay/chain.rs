@@ -23,6 +23,8 @@ pub struct Chain {
     group: Option<Group>,
     /// The last Items in a row that the model said.
     run: Option<Range<usize>>,
+    /// Whether somebody else spoke last.
+    is_settled: bool,
     /// Whether somebody spoke after the system prompt.
     has_begun: bool,
     /// The model's last calls, in order.
@@ -84,15 +86,34 @@ impl Chain {
             None => word(&mut hasher, b'-', b""),
         }
         let (group, run, calls, turns) = (None, None, Vec::new(), Vec::new());
-        let mut chain = Self { hasher, group, run, has_begun: false, calls, turns };
+        let (is_settled, has_begun) = (true, false);
+        let mut chain = Self { hasher, group, run, is_settled, has_begun, calls, turns };
         for item in &call.system {
             chain.say(Speaker::System, 0, item);
         }
-        for (at, item) in call.items.iter().enumerate() {
-            chain.push(at, item);
-        }
-        chain.end_run();
+        chain.extend(&call.items, 0);
         chain
+    }
+
+    /// The chain of these Items, of which this one is that of the first `seen` ones. It is settled.
+    pub(super) fn going_on(&self, items: &[Item], seen: usize) -> Self {
+        let mut chain = self.clone();
+        chain.extend(items, seen);
+        chain
+    }
+
+    fn extend(&mut self, items: &[Item], seen: usize) {
+        for (at, item) in items.iter().enumerate().skip(seen) {
+            self.push(at, item);
+        }
+        // A model that goes on later goes on with its last turn, and not with this run.
+        self.is_settled = self.run.is_none();
+        self.end_run();
+    }
+
+    /// Whether the model did not speak last, so that more can follow as if it had all been said at once.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// The model's turns, oldest first. The last one may still go on.
@@ -365,12 +386,25 @@ fn unmarked(json: &Json) -> String {
     unmarked.canonical()
 }
 
+/// How many bytes are looked at together.
+const BLOCK: usize = 64;
+
 /// Adds a text without its white space.
 fn push_words(out: &mut Vec<u8>, text: &str) {
     // Most text is ASCII, whose white space is told byte by byte.
     if text.is_ascii() {
-        let is_space = |byte: &u8| matches!(byte, b' ' | 0x09..=0x0d);
-        out.extend(text.bytes().filter(|byte| !is_space(byte)));
+        out.reserve(text.len());
+        for block in text.as_bytes().chunks(BLOCK) {
+            let (mut kept, mut length) = ([0; BLOCK], 0);
+            for byte in block {
+                // Each byte is put down; the next one takes its place where it does not count.
+                if let Some(place) = kept.get_mut(length) {
+                    *place = *byte;
+                }
+                length += usize::from(!matches!(byte, b' ' | 0x09..=0x0d));
+            }
+            out.extend_from_slice(kept.get(..length).unwrap_or_default());
+        }
         return;
     }
     for word in text.split_whitespace() {

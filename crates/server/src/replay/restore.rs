@@ -27,7 +27,8 @@ pub(super) async fn restore(
     end_user: Option<&str>,
     mut call: Call,
 ) -> Result<Restored, StoreError> {
-    let mut conversation = Conversation::of(&call, tenant, end_user);
+    let chain = replay.chains.of(&call, tenant, end_user);
+    let mut conversation = Conversation::behind(chain, &call, end_user);
     let (patches, owners, findings) = {
         let mut search = Search {
             vault: Vault::new(replay, tenant, end_user),

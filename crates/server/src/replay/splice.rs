@@ -48,7 +48,7 @@ struct Spliced {
     taken: HashSet<ItemId>,
     /// The ids that calls have.
     calls: HashSet<CallId>,
-    /// The calls that the client knew by an id of ours, with the id that they have now and the one of their wire.
+    /// The calls that the client knew by another id, with the id that they have now and the one of their wire.
     renamed: HashMap<CallId, (CallId, Option<Name>)>,
 }
 
@@ -110,12 +110,16 @@ impl Spliced {
             _ => None,
         });
         for (shown, call) in shown.into_iter().zip(calls) {
-            if shown.wire_id.as_ref().is_some_and(|id| Claims::is_ours(id.as_bytes())) {
-                call.id = unused(&self.calls, &call.id, &node);
+            let is_ours = |id: &Name| Claims::is_ours(id.as_bytes());
+            call.id = if shown.wire_id.as_ref().is_some_and(is_ours) {
+                unused(&self.calls, &call.id, &node)
+            } else {
+                shown.id.clone()
+            };
+            // A call is known to the provider by the id that it was issued with, and so is the answer to it.
+            if shown.wire_id.is_some() && shown.wire_id != call.wire_id {
                 let now = (call.id.clone(), call.wire_id.clone());
                 self.renamed.insert(shown.id.clone(), now);
-            } else {
-                call.id = shown.id.clone();
             }
             self.calls.insert(call.id.clone());
         }

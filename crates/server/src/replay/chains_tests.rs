@@ -1,0 +1,109 @@
+//! A chain that goes on from one that was remembered is the one that is told from the beginning.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use throughline_codec::{Asked, Catalog, codec};
+use throughline_core::{Call, Request, Tenant, Wire};
+
+use super::{Chains, Known};
+use crate::replay::chain::Chain;
+
+fn call_of(messages: &[Value], system: &str) -> Call {
+    let body = json!({"model": "claude-sonnet-4-5", "system": system, "messages": messages});
+    let body = Bytes::from(body.to_string());
+    let request = Request { path: "/v1/messages".into(), headers: Vec::new(), body };
+    let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "a").unwrap();
+    let codec = codec(&Wire::ANTHROPIC_MESSAGES).unwrap();
+    codec.decode_request(&request, &Asked::of(target)).unwrap()
+}
+
+/// A message, of which many look alike.
+fn message() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        Just("yes"),
+        Just("no"),
+        Just("a much longer text than a fingerprint has, and one that differs in the middle: one"),
+        Just(
+            "a much longer text than a fingerprint has, and one that differs in the middle: two, as a fingerprint cannot tell: one"
+        ),
+        Just(
+            "a much longer text than a fingerprint has, and one that differs in the middle: owt, as a fingerprint cannot tell: one"
+        )
+    ];
+    let number = 0..3_u8;
+    (text, number, any::<bool>()).prop_map(|(text, number, is_model)| {
+        let id = format!("toolu_{number}");
+        match (is_model, number) {
+            (true, 0) => json!({"role": "assistant", "content": text}),
+            (true, _) => json!({"role": "assistant", "content": [
+                {"type": "thinking", "thinking": text, "signature": "c2lnbmF0dXJl"},
+                {"type": "text", "text": text},
+                {"type": "tool_use", "id": id, "name": "look", "input": {"at": text}}]}),
+            (false, 0) => json!({"role": "user", "content": text}),
+            (false, 1) => json!({"role": "user", "content": [{"type": "image", "source":
+                {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}, {"type": "odd", "of": text}]}),
+            (false, _) => json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": id, "content": text}]}),
+        }
+    })
+}
+
+/// A request of a conversation: how much of it, one message that is another now, and who asks.
+fn asked() -> impl Strategy<Value = (usize, Option<(usize, Value)>, u8)> {
+    (1..9_usize, proptest::option::of((0..8_usize, message())), 0..6_u8)
+}
+
+fn assert_same(known: &Chain, told: &Chain, answer: &Call) {
+    assert_eq!(known.turns(), told.turns());
+    assert_eq!(known.goes_on(), told.goes_on());
+    assert_eq!(known.after(&answer.items), told.after(&answer.items));
+}
+
+proptest! {
+    #[test]
+    fn it_is_the_chain_that_is_told_from_the_beginning(
+        messages in proptest::collection::vec(message(), 8),
+        all in proptest::collection::vec(asked(), 1..12),
+    ) {
+        let chains = Chains::default();
+        let answer = call_of(&[json!({"role": "assistant", "content": "So it is."})], "");
+        for (length, change, who) in all {
+            let mut messages = messages.clone();
+            if let Some((place, message)) = change {
+                messages[place] = message;
+            }
+            messages.truncate(length);
+            let call = call_of(&messages, if who == 1 { "Be kind." } else { "Be brief." });
+            let tenant = Tenant::from(if who == 2 { "other" } else { "acme" });
+            let end_user = (who == 3).then_some("ann");
+            let told = Chain::of(&call, &tenant, end_user);
+            assert_same(&chains.of(&call, &tenant, end_user), &told, &answer);
+            assert_same(&chains.of(&call, &tenant, end_user), &told, &answer);
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_is_not_digested_again() {
+    let (tenant, chains) = (Tenant::from("acme"), Chains::default());
+    let turn = |number: u8| {
+        [
+            json!({"role": "user", "content": format!("Question {number}")}),
+            json!({"role": "assistant", "content": format!("Answer {number}")}),
+        ]
+    };
+    let messages: Vec<Value> = (0..20).flat_map(turn).collect();
+    for length in (1..messages.len()).step_by(2) {
+        let call = call_of(&messages[..length], "");
+        chains.of(&call, &tenant, None);
+        let remembered = chains.0.lock().unwrap();
+        // One for the whole conversation, and it is the last.
+        let known: Vec<&Known> = remembered.known.values().map(|known| &**known).collect();
+        assert_eq!(known.len(), 1);
+        assert_eq!(known[0].items.len(), length);
+        assert_eq!(known[0].size, remembered.bytes);
+    }
+}
