@@ -187,5 +187,6 @@ fn ones_own_server_is_found_by_its_variable_and_needs_no_key() {
     let said = house.serving.said("POST", "/v1/chat/completions", NOBODY, &body);
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     assert_eq!(house.noted().account, house.account(NOBODY));
-    assert!(house.serving.welcome.contains("signed, sim, ollama"), "{}", house.serving.welcome);
+    let ready = "plain, kind, ours, signed, sim, bedrock, ollama, ollama-native;";
+    assert!(house.serving.welcome.contains(ready), "{}", house.serving.welcome);
 }
