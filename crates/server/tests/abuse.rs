@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+#[path = "gateway/house/mod.rs"]
 mod house;
 
 use std::sync::atomic::Ordering;

@@ -1,0 +1,313 @@
+//! The binary, used as a person would: good input, bad input, and what it says.
+
+use throughline_testkit::workspace_root;
+
+use crate::support::{scratch, throughline};
+
+const EXAMPLE: &str = "examples/tool-loop.json";
+
+fn example() -> Vec<u8> {
+    std::fs::read(workspace_root().join(EXAMPLE)).unwrap()
+}
+
+#[test]
+fn show_tells_who_said_and_sealed_what() {
+    let ran = throughline(&["show", EXAMPLE], b"");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for said in [
+        "anthropic-messages request  claude-sonnet-4-5",
+        "thought, text",
+        "sealed by anthropic: 92 B (anthropic.signature)",
+        "calls weather",
+        "{\"city\":\"Paris\",\"day\":\"Saturday\"}",
+        "answers weather  toolu_02",
+        "8 items · 1 thought · 1 seal · 2 tool calls",
+    ] {
+        assert!(ran.out.contains(said), "{said:?} is not in\n{}", ran.out);
+    }
+    assert!(!ran.out.contains("RXhhbXBsZ"), "the seal's bytes were shown");
+    assert!(!ran.out.contains('\u{1b}'), "colours went into a pipe");
+}
+
+#[test]
+fn show_as_json_is_json_without_seals() {
+    let ran = throughline(&["show", "--format", "json", "-"], &example());
+    assert_eq!(ran.code, 0);
+    let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(shown["wire"], "anthropic-messages");
+    assert_eq!(shown["items"].as_array().unwrap().len(), 8);
+    assert_eq!(
+        shown["items"][2]["seals"],
+        serde_json::json!([{"format": "anthropic.signature", "bytes": 92, "owner": "anthropic", "at": "/signature"}])
+    );
+    assert!(!ran.out.contains("RXhhbXBsZ"));
+}
+
+#[test]
+fn show_reads_streams_and_says_when_they_were_cut() {
+    let stream = concat!(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n",
+        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"Hm.\"}}\n\n",
+    );
+    let ran = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("anthropic-messages stream"), "{}", ran.out);
+    assert!(ran.out.contains("cut off: it can never be replayed"), "{}", ran.out);
+    assert!(ran.out.contains("nothing of it can be replayed"), "{}", ran.out);
+}
+
+#[test]
+fn show_tells_a_providers_error() {
+    let error = br#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
+    let ran = throughline(&["show", "-"], error);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.out.contains("invalid_request_error: messages.1.content.0: Invalid `signature`"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn nothing_in_a_document_steers_the_terminal() {
+    let hostile = "{\"model\":\"claude\\u001b[31m\",\"max_tokens\":1,\"system\":\"a\\u001b]0;title\\u0007\\u202e\",\"messages\":[{\"role\":\"user\",\"content\":\"\\u009b2J\"}]}";
+    let ran = throughline(&["show", "--wire", "anthropic-messages", "-"], hostile.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for bad in ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'] {
+        assert!(!ran.out.contains(bad) && !ran.err.contains(bad), "{bad:?} reached the terminal");
+    }
+}
+
+#[test]
+fn translate_on_the_same_wire_and_owner_changes_nothing() {
+    let ran = throughline(
+        &["translate", "--from", "anthropic-messages", "--to", "anthropic-messages", EXAMPLE],
+        b"",
+    );
+    assert_eq!(ran.code, 0);
+    assert_eq!(ran.out.as_bytes(), example());
+    assert!(ran.err.contains("kept"), "{}", ran.err);
+}
+
+#[test]
+fn translate_accounts_for_every_item_and_seal() {
+    let file = scratch("fates.json");
+    let ran = throughline(
+        &[
+            "translate",
+            "--from",
+            "anthropic-messages",
+            "--to",
+            "gemini",
+            "--model",
+            "gemini-3-pro-preview",
+            "--fates",
+            file.to_str().unwrap(),
+            EXAMPLE,
+        ],
+        b"",
+    );
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let body: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(body["contents"][1]["parts"][1]["functionCall"]["name"], "weather");
+    assert_eq!(
+        body["contents"][1]["parts"][1]["thoughtSignature"],
+        "skip_thought_signature_validator"
+    );
+    assert!(!ran.out.contains("RXhhbXBsZ") && !ran.out.contains("better weather decides"));
+    let fates: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let thought = &fates["fates"][2];
+    assert_eq!(thought["visible"], "elided");
+    assert_eq!(thought["seals"][0]["did_why"], "foreign: another provider issued it");
+    assert_eq!(fates["fates"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn bad_input_gets_a_clear_sentence_and_the_right_code() {
+    let folder = scratch("a-folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let translate = ["translate", "--from", "gemini", "--to", "anthropic-messages"];
+    let with = |extra: &[&'static str]| [&translate[..], extra].concat();
+    let cases: Vec<(Vec<&str>, &[u8], i32, &str)> = vec![
+        (vec!["show", "-"], b"", 65, "standard input is empty"),
+        (vec!["show", "-"], b" \n", 65, "standard input is empty"),
+        (
+            vec!["show", "-"],
+            b"{\"model\":\"x\",\n\"messages\":[",
+            65,
+            "standard input:2:13: not JSON: the text ends",
+        ),
+        (
+            vec!["show", "-"],
+            b"{\"hello\":1}",
+            65,
+            "does not look like a request, response or stream",
+        ),
+        (vec!["show", "-"], b"hello", 65, "does not look like a request, response or stream"),
+        (
+            vec!["show", "-"],
+            b"\xff\xfe\x00",
+            65,
+            "does not look like a request, response or stream",
+        ),
+        (vec!["show", folder], b"", 1, "is a directory"),
+        (
+            vec!["show", "no-such-file.json"],
+            b"",
+            1,
+            "no-such-file.json cannot be opened: No such file",
+        ),
+        (vec!["show"], b"", 2, "required arguments were not provided"),
+        (
+            vec!["show", "--wire", "morse", "x"],
+            b"",
+            2,
+            "possible values: anthropic-messages, openai-responses",
+        ),
+        (
+            vec!["show", "--provider", "nobody", "-"],
+            b"{\"type\":\"message\",\"content\":[]}",
+            2,
+            "no provider `nobody` speaks anthropic-messages",
+        ),
+        (
+            vec!["show", "--wire", "gemini", EXAMPLE],
+            b"",
+            65,
+            "does not speak gemini: it looks like anthropic-messages",
+        ),
+        (
+            vec!["show", "--wire", "openai-chat", EXAMPLE],
+            b"",
+            65,
+            "does not speak openai-chat: it looks like anthropic-messages",
+        ),
+        (vec!["show", "-"], b"\xef\xbb\xbf{}", 65, "begins with a byte order mark"),
+        (vec!["show", "--model", "", "-"], b"{}", 2, "a value is required"),
+        (with(&["-"]), b"{\"contents\":[]}", 2, "say which one to ask with --model"),
+        (
+            with(&["--model", "m", "-"]),
+            b"{\"candidates\":[{\"content\":{\"parts\":[]}}]}",
+            65,
+            "is no request",
+        ),
+        (vec!["shoe"], b"", 2, "unrecognized subcommand 'shoe'"),
+        (vec![], b"", 2, "Usage: throughline <COMMAND>"),
+        (
+            with(&["-"]),
+            b"{\"messages\":[]}",
+            65,
+            "does not speak gemini: it looks like openai-chat (a request)",
+        ),
+        (
+            with(&["--model", "m", "--to-provider", "gemini", "-"]),
+            b"{\"contents\":[]}",
+            2,
+            "no provider `gemini` speaks anthropic-messages",
+        ),
+    ];
+    for (arguments, input, code, message) in cases {
+        let ran = throughline(&arguments, input);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_unknown_model_is_said_and_goes_on() {
+    let ran = throughline(
+        &[
+            "translate",
+            "--from",
+            "anthropic-messages",
+            "--to",
+            "openai-chat",
+            "--to-provider",
+            "compatible",
+            "--model",
+            "nobodys-model-9",
+            EXAMPLE,
+        ],
+        b"",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+}
+
+#[test]
+fn fates_go_where_they_are_sent_and_never_over_the_request() {
+    let copy = scratch("request.json");
+    std::fs::write(&copy, example()).unwrap();
+    let copy = copy.to_str().unwrap();
+    let translate = [
+        "translate",
+        "--from",
+        "anthropic-messages",
+        "--to",
+        "openai-responses",
+        "--model",
+        "gpt-5.2",
+    ];
+    let ran = throughline(&[&translate[..], &["--fates", "-", copy]].concat(), b"");
+    assert_eq!(ran.code, 0);
+    let fates: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(fates["wire"], "openai-responses");
+    let ran = throughline(&[&translate[..], &["--fates", copy, copy]].concat(), b"");
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("would overwrite the request"), "{}", ran.err);
+    assert_eq!(std::fs::read(copy).unwrap(), example());
+}
+
+#[test]
+fn what_a_provider_said_before_it_failed_is_shown_too() {
+    let stream = concat!(
+        "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[]}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Half an ans\"}}\n\n",
+        "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+    );
+    let ran = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains("Half an ans") && ran.out.contains("overloaded_error: Overloaded"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn help_has_examples_and_completions_are_printed() {
+    for command in [
+        "show",
+        "translate",
+        "audit",
+        "repair",
+        "rules",
+        "explain",
+        "sim",
+        "threads",
+        "runs",
+        "items",
+        "export",
+        "import",
+        "fork",
+        "verify",
+        "forget",
+        "prune",
+        "backup",
+        "stats",
+        "rotate",
+    ] {
+        let ran = throughline(&[command, "--help"], b"");
+        assert_eq!(ran.code, 0);
+        assert!(ran.out.contains("Examples:"), "{}", ran.out);
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = throughline(&["completions", shell], b"");
+        assert_eq!(ran.code, 0);
+        assert!(ran.out.contains("translate") && ran.out.contains("prune"), "{shell}");
+    }
+}

@@ -1,0 +1,409 @@
+//! The gateway's configuration at the command line: where it is found, what is said of it, and that no secret is shown.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use throughline_testkit::workspace_root;
+
+use crate::support::{Ran, scratch, throughline_with};
+
+/// What no output may hold, whole or in part.
+const CANARY: &str = "c4n4ryKey0123456789";
+
+const FILE: &str = r#"[server]
+listen = "127.0.0.1:4500"
+[store]
+url = "postgres://me:c4n4ryKey0123456789@db/threads?password=c4n4ryKey0123456789"
+master_key_env = "WORK_MASTER"
+[providers.work-claude]
+kind = "anthropic"
+api_key = "sk-c4n4ryKey0123456789"
+models = ["claude-*"]
+[providers.proxy]
+kind = "openai"
+base_url = "https://proxy.example/v1"
+api_key_env = "WORK_KEY"
+[[routes]]
+model = "fast"
+targets = ["proxy/gpt-5", "work-claude/claude-sonnet-5", "sim/gpt-5"]
+[prices."gpt-5*"]
+input = 1.25
+output = 10
+"#;
+
+/// A folder in which nothing was configured.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = scratch(&format!("config-{name}"));
+        std::fs::remove_dir_all(&folder).ok();
+        std::fs::create_dir_all(folder.join("here")).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, place: &str, text: &str) -> PathBuf {
+        let file = self.0.join(place);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    fn run_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
+        let home = self.0.display().to_string();
+        let data = self.0.join("data").display().to_string();
+        let usual = [("HOME", home.as_str()), ("XDG_DATA_HOME", &data), ("XDG_CONFIG_HOME", "")];
+        let all = [&usual[..], environment].concat();
+        throughline_with(&all, &self.0.join("here"), arguments, b"")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_with(&[], arguments)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(&[arguments, &["--format", "json"]].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
+        serde_json::from_str(&ran.out).unwrap()
+    }
+}
+
+/// The value of a key that `config show` tells, and where it comes from.
+fn value(shown: &Value, key: &str) -> (String, String) {
+    let all = shown["values"].as_array().unwrap();
+    let found = all.iter().find(|entry| entry["key"] == key).unwrap();
+    let text = |name: &str| found[name].as_str().unwrap().to_owned();
+    (text("value"), text("from"))
+}
+
+/// The user's own file, on the system that the tests run on.
+fn own(name: &str) -> String {
+    let folder = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
+    format!("{folder}/throughline/{name}")
+}
+
+#[test]
+fn the_first_run_needs_no_file() {
+    let folder = Folder::new("first");
+    let ran = folder.run(&["config", "check"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(
+        ran.out,
+        "✓ there is no throughline.toml here nor in your configuration directory: everything is as \
+         usual\n"
+    );
+    let shown = folder.json(&["config", "show"]);
+    assert_eq!(shown["file"], Value::Null);
+    assert_eq!(value(&shown, "server.listen"), ("127.0.0.1:4400".into(), "default".into()));
+    let file = folder.0.join("data/throughline/throughline.db");
+    let url = format!("sqlite://{}", file.display());
+    assert_eq!(value(&shown, "store.url"), (url, "default".into()));
+    let ran = folder.run(&["config", "show"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with("no throughline.toml: everything is as usual\n"), "{}", ran.out);
+    assert!(ran.out.contains("sim       "), "{}", ran.out);
+    assert!(!file.exists(), "showing makes no store");
+}
+
+#[test]
+fn a_file_is_found_by_option_then_here_then_at_home() {
+    let folder = Folder::new("found");
+    let listen = |port: &str| format!("[server]\nlisten = \"127.0.0.1:{port}\"\n");
+    let port = |ran: Ran| {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let shown: Value = serde_json::from_str(&ran.out).unwrap();
+        let (listen, from) = value(&shown, "server.listen");
+        assert_eq!(from, "line 2");
+        listen.rsplit(':').next().unwrap().to_owned()
+    };
+    let show = ["config", "show", "--format", "json"];
+    folder.write(&own("throughline.toml"), &listen("1"));
+    assert_eq!(port(folder.run(&show)), "1");
+    folder.write("xdg/throughline/throughline.toml", &listen("2"));
+    let xdg = folder.0.join("xdg").display().to_string();
+    let environment = [("XDG_CONFIG_HOME", xdg.as_str())];
+    assert_eq!(port(folder.run_with(&environment, &show)), "2");
+    folder.write("here/throughline.toml", &listen("3"));
+    assert_eq!(port(folder.run_with(&environment, &show)), "3");
+    folder.write("here/other.toml", &listen("4"));
+    let option = [&show[..], &["--config", "other.toml"]].concat();
+    assert_eq!(port(folder.run_with(&environment, &option)), "4");
+}
+
+#[test]
+fn errors_have_a_place_and_their_own_exit_code() {
+    let folder = Folder::new("errors");
+    folder.write("here/throughline.toml", "[server]\nlisen = 1\n[gateway]\nreplay = \"x\"\n");
+    let ran = folder.run(&["config", "check"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    assert_eq!(
+        ran.out,
+        "error: throughline.toml:2:1: there is no key `lisen` in [server]; did you mean `listen`?\n\
+         error: throughline.toml:4:10: `replay` must be one of observe, repair, enforce, off\n\
+         ✗ throughline.toml has 2 errors\n"
+    );
+    let ran = folder.run(&["config", "check", "--format", "json"]);
+    assert_eq!(ran.code, 1);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["verdict"], "wrong");
+    assert_eq!(told["errors"][1]["line"], 4);
+    assert_eq!(told["errors"][1]["column"], 10);
+    // Who only wants to use it is told the same.
+    for arguments in [&["config", "show"][..], &["threads"], &["keys", "list"]] {
+        let ran = folder.run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{arguments:?}");
+        assert!(ran.err.starts_with("error: throughline.toml:2:1: there is no key `lisen`"));
+    }
+}
+
+#[test]
+fn warnings_are_no_errors() {
+    let folder = Folder::new("warnings");
+    folder.write("here/throughline.toml", "[providers.xai]\napi_key_env = \"NO_KEY\"\n");
+    let ran = folder.run(&["config", "check"]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(
+        ran.out,
+        "warning: throughline.toml:2:15: $NO_KEY is not set: set it, or nothing can be asked of \
+         this provider\n✓ throughline.toml holds\n"
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let folder = Folder::new("unreadable");
+    for (arguments, code) in
+        [(["config", "check"], 2), (["config", "show"], 1), (["keys", "list"], 1)]
+    {
+        let ran = folder.run(&[&arguments[..], &["--config", "missing.toml"]].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}");
+        let said = "error: the configuration missing.toml cannot be read: ";
+        assert!(ran.err.starts_with(said), "{}", ran.err);
+    }
+    // What is there and cannot be read is not passed over.
+    std::fs::create_dir(folder.0.join("here/throughline.toml")).unwrap();
+    let ran = folder.run(&["config", "check"]);
+    assert_eq!(ran.code, 2);
+    let said = "error: the configuration throughline.toml cannot be read: ";
+    assert!(ran.err.starts_with(said), "{}", ran.err);
+    let bytes = folder.0.join("here/bytes.toml");
+    std::fs::write(&bytes, b"[server]\n\xff").unwrap();
+    assert_eq!(folder.run(&["config", "check", "--config", "bytes.toml"]).code, 2);
+}
+
+#[test]
+fn wrong_flags_are_wrong_usage() {
+    let folder = Folder::new("flags");
+    for arguments in [
+        &["config"][..],
+        &["config", "check", "--confg", "x"],
+        &["config", "show", "--model", ""],
+        &["config", "chek"],
+        &["keys"],
+        &["keys", "create", "--rate", "60"],
+        &["keys", "create", "--rate", "0/min"],
+        &["keys", "create", "--budget-usd", "-1"],
+        &["keys", "create", "--budget-usd", "nan"],
+        &["keys", "create", "--budget-tokens", "many"],
+        &["keys", "revoke"],
+    ] {
+        let ran = folder.run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(!ran.err.is_empty());
+    }
+}
+
+#[test]
+fn no_secret_is_shown_nor_any_part_of_one() {
+    let folder = Folder::new("secrets");
+    folder.write("here/throughline.toml", FILE);
+    // A secret at a wrong place is none the less one.
+    let misplaced = [
+        format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"{CANARY}\"\n"),
+        format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-{CANARY}\"\n"),
+        format!("[providers.a]\nkind = \"openai\"\nbase_url = \"https://u:{CANARY}@h\"\n"),
+        format!("[providers.a]\nkind = \"openai\"\napi_key = {CANARY}\n"),
+        format!("[providers.a]\nkind = \"openai\"\napi_key = [\"{CANARY}\"]\n"),
+        format!("[providers.a]\nkind = \"openai\"\napikey = \"{CANARY}\"\n"),
+        format!("[store]\nurl = \"{CANARY}\"\n"),
+        format!("[store]\nmaster_key_env = \"{CANARY}\"\n"),
+    ];
+    for (number, text) in misplaced.iter().enumerate() {
+        folder.write(&format!("here/{number}.toml"), text);
+    }
+    let files = (0..misplaced.len()).map(|number| format!("{number}.toml"));
+    let files: Vec<String> = files.chain(["throughline.toml".to_owned()]).collect();
+    let environment = [
+        ("WORK_KEY", CANARY),
+        ("WORK_MASTER", CANARY),
+        ("ANTHROPIC_API_KEY", CANARY),
+        ("THROUGHLINE_MASTER_KEY", CANARY),
+        ("AWS_ACCESS_KEY_ID", CANARY),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+        ("AWS_SESSION_TOKEN", CANARY),
+        ("AZURE_OPENAI_ENDPOINT", "https://me:c4n4ryKey0123456789@h"),
+        ("OLLAMA_HOST", "https://h/?key=c4n4ryKey0123456789"),
+    ];
+    let store = format!("postgres://me:{CANARY}@localhost:1/x?password={CANARY}");
+    let with_store = [&environment[..], &[("THROUGHLINE_STORE", store.as_str())]].concat();
+    let mut told = 0;
+    for environment in [&[][..], &environment, &with_store] {
+        for file in &files {
+            for arguments in [
+                &["config", "check"][..],
+                &["config", "check", "--format", "json"],
+                &["config", "show"],
+                &["config", "show", "--format", "json"],
+                &["config", "show", "--model", "fast"],
+                &["config", "show", "--model", "fast", "--format", "json"],
+                &["keys", "list"],
+            ] {
+                let ran = folder.run_with(environment, &[arguments, &["--config", file]].concat());
+                told += ran.out.len() + ran.err.len();
+                for part in [CANARY, "c4n4", "6789"] {
+                    let said = [ran.out.as_str(), &ran.err].concat();
+                    assert!(!said.contains(part), "{arguments:?} of {file} told {said}");
+                }
+            }
+        }
+    }
+    assert!(told > 10_000, "they have said something");
+}
+
+#[test]
+fn it_is_shown_with_who_said_so() {
+    let folder = Folder::new("shown");
+    folder.write("here/throughline.toml", FILE);
+    let environment = [("WORK_KEY", CANARY), ("GEMINI_API_KEY", CANARY)];
+    let ran = folder.run_with(&environment, &["config", "show"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("config", ran.out.trim_end()));
+
+    let shown = folder.json(&["config", "show"]);
+    let url = ("postgres://me@db/threads?…".into(), "line 4".into());
+    assert_eq!(value(&shown, "store.url"), url);
+    let key = |name: &str| {
+        let all = shown["providers"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap()["key"].clone()
+    };
+    assert_eq!(key("work-claude"), "…");
+    assert_eq!(key("proxy"), "$WORK_KEY is not set");
+    assert_eq!(key("openai"), "the caller's");
+}
+
+#[test]
+fn the_usual_variables_are_shown_by_their_names() {
+    let folder = Folder::new("usual");
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", CANARY),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+        ("AWS_REGION", "eu-west-1"),
+        ("OLLAMA_HOST", "box"),
+        ("AZURE_OPENAI_ENDPOINT", "nonsense"),
+    ];
+    let ran = folder.run_with(&environment, &["config", "show", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let told = |name: &str| {
+        let all = shown["providers"].as_array().unwrap();
+        let found = all.iter().find(|one| one["name"] == name).unwrap();
+        ["address", "key", "from"].map(|what| found[what].as_str().unwrap().to_owned())
+    };
+    let bedrock = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+    assert_eq!(told("bedrock"), [bedrock, "$AWS_ACCESS_KEY_ID for eu-west-1", "$AWS_REGION"]);
+    let ollama = ["http://box:11434/v1", "the caller's, or none", "$OLLAMA_HOST"];
+    assert_eq!(told("ollama"), ollama);
+    assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
+    let ran = folder.run_with(&environment, &["config", "check"]);
+    assert_eq!(ran.code, 0);
+    let said = "warning: $AZURE_OPENAI_ENDPOINT is not heard: its address is not a URL\n✓ ";
+    assert!(ran.out.starts_with(said), "{}", ran.out);
+    let ran = folder.run_with(&environment, &["config", "check", "--format", "json"]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["unheard"][0]["variable"], "AZURE_OPENAI_ENDPOINT");
+}
+
+#[test]
+fn the_environment_is_heard_before_the_file() {
+    let folder = Folder::new("environment");
+    folder.write("here/throughline.toml", "[store]\nurl = \"sqlite://file.db\"\n");
+    let show = ["config", "show", "--format", "json"];
+    let ran = folder.run_with(&[("THROUGHLINE_STORE", "sqlite://other.db")], &show);
+    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let wanted = ("sqlite://other.db".into(), "$THROUGHLINE_STORE".into());
+    assert_eq!(value(&shown, "store.url"), wanted);
+}
+
+#[test]
+fn a_model_is_told_by_whom_it_reaches() {
+    let folder = Folder::new("model");
+    folder.write("here/throughline.toml", FILE);
+    let ran = folder.run(&["config", "show", "--model", "fast"]);
+    assert_eq!(
+        ran.out,
+        "1. proxy/gpt-5  openai-responses at https://proxy.example/v1, key: $WORK_KEY is not set, \
+         $1.25 in and $10.00 out\n\
+         2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …, \
+         $3.00 in and $15.00 out\n\
+         3. sim/gpt-5  openai-responses at built in, key: none, $1.25 in and $10.00 out\n"
+    );
+    let told = folder.json(&["config", "show", "--model", "claude-x"]);
+    assert_eq!(told["targets"][0]["provider"], "work-claude");
+    let ran = folder.run(&["config", "show", "--model", "fats"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.err, "error: there is no model `fats`; did you mean `fast`?\n");
+}
+
+#[test]
+fn the_documented_example_holds_and_every_key_is_documented() {
+    let page = std::fs::read_to_string(workspace_root().join("docs/configuration.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let folder = Folder::new("documented");
+    folder.write("here/throughline.toml", example);
+    let ran = folder.run_with(&[("WORK_KEY", CANARY)], &["config", "check"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "✓ throughline.toml holds\n"));
+    let shown = folder.json(&["config", "show"]);
+    for entry in shown["values"].as_array().unwrap() {
+        let key = entry["key"].as_str().unwrap().rsplit('.').next().unwrap();
+        assert!(page.contains(&format!("| `{key}` |")), "{key} is not documented");
+    }
+    for provider in shown["providers"].as_array().unwrap() {
+        for pattern in provider["models"].as_array().unwrap() {
+            let pattern = pattern.as_str().unwrap();
+            assert!(
+                page.contains(&format!("`{pattern}`")) || example.contains(pattern),
+                "{pattern}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_commands_on_a_store_hear_the_file() {
+    let folder = Folder::new("store");
+    let master = "5f".repeat(32);
+    folder.write(
+        "here/throughline.toml",
+        "[store]\nurl = \"sqlite://mine.db\"\nmaster_key_env = \"WORK_MASTER\"\n",
+    );
+    let ran = folder.run(&["keys", "create"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(
+        ran.err,
+        "error: $WORK_MASTER, which `master_key_env` in the configuration names, is not set: set it, \
+         or give the key with --master-key-file\n"
+    );
+    let environment = [("WORK_MASTER", master.as_str())];
+    assert_eq!(folder.run_with(&environment, &["keys", "create"]).code, 0);
+    assert!(Path::new(&folder.0.join("here/mine.db")).exists());
+    let ran = folder.run_with(&environment, &["stats"]);
+    assert!(ran.out.starts_with("sqlite://mine.db"), "{}{}", ran.out, ran.err);
+    // Another store has another key, or none.
+    let ran = folder.run_with(&environment, &["keys", "create", "--store", "sqlite://plain.db"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(folder.run(&["keys", "list", "--store", "sqlite://plain.db"]).code, 0);
+    assert_eq!(folder.run(&["keys", "list", "--store", "sqlite://mine.db"]).code, 69);
+}

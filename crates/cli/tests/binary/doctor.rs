@@ -1,0 +1,475 @@
+//! The doctor, used as a person would: `audit`, `repair`, `rules` and `explain`.
+//!
+//! What is refused is each rule's own business. These tests take it from the rules: whatever they hold, they are listed,
+//! explained, found in their own examples and mended.
+
+use serde_json::{Value, json};
+use throughline_codec::{CODECS, Rule, Severity};
+use throughline_core::{ReasoningFormat, ReplayAudit, ReplayViolation};
+use throughline_testkit::workspace_root;
+
+use crate::support::{Ran, file, scratch, throughline};
+
+const EXAMPLE: &str = "examples/tool-loop.json";
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
+}
+
+/// Runs a command on a rule's own example.
+fn on_example(command: &[&str], rule: &Rule, request: &str) -> Ran {
+    let example = &rule.example;
+    let name = rule.id.replace('/', "-");
+    let prior: Vec<String> = example
+        .prior
+        .iter()
+        .enumerate()
+        .map(|(number, text)| file(&format!("{name}-{number}.json"), text))
+        .collect();
+    let mut arguments = command.to_vec();
+    arguments.extend(["--wire", rule.wire.as_str(), "--provider", example.provider]);
+    arguments.extend(["--model", example.model]);
+    arguments.extend(prior.iter().flat_map(|file| ["--prior", file]));
+    arguments.push("-");
+    throughline(&arguments, request.as_bytes())
+}
+
+#[test]
+fn audit_says_what_would_be_accepted() {
+    let ran = throughline(&["audit", EXAMPLE], b"");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [verdict, unproved] = lines[..] else { panic!("{}", ran.out) };
+    assert!(verdict.starts_with("✓ accept:"), "{verdict}");
+    assert!(verdict.ends_with("claude-sonnet-4-5 at anthropic"), "{verdict}");
+    assert!(unproved.contains("without --prior, seals are not compared"), "{unproved}");
+}
+
+#[test]
+fn a_session_is_mended_on_the_wire_that_its_lines_speak() {
+    let lines = [
+        (
+            "gemini-3-pro-preview",
+            r#"{"role":"user","parts":[{"text":"Hi"}]}
+{"role":"model","parts":[{"functionCall":{"name":"look","args":{}}}]}
+{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"result":"seen"}}}]}
+"#,
+            "gemini/first-call-needs-signature",
+        ),
+        (
+            "deepseek-v4",
+            r#"{"role":"user","content":"Hi"}
+{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{}"}}]}
+{"role":"tool","tool_call_id":"call_1","content":"seen"}
+"#,
+            "deepseek/reasoning-content-missing",
+        ),
+    ];
+    for (model, text, rule) in lines {
+        let file = file(&format!("session-{model}.jsonl"), text);
+        let ran = throughline(&["repair", "--session", &file, "--model", model], b"");
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains(rule), "{}", ran.err);
+        assert_ne!(ran.out, text);
+    }
+}
+
+#[test]
+fn a_refusal_is_the_exit_code_even_when_nobody_reads_on() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args(["audit", "--model", "claude-sonnet-4-5", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let body = br#"{"model":"claude-sonnet-4-5","max_tokens":100,"thinking":{"type":"enabled","budget_tokens":10},"messages":[{"role":"user","content":"Hi"}]}"#;
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), body).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn the_json_of_an_audit_has_these_members_and_no_others() {
+    let keys =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    let ran = throughline(&["audit", "--format", "json", EXAMPLE], b"");
+    let audit: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(keys(&audit), ["wire", "model", "verdict", "summary", "findings"]);
+    let summary = ["item_count", "signed_count", "formats", "violations"];
+    assert_eq!(keys(&audit["summary"]), summary, "nothing is violated, so there is no first");
+    assert_eq!(audit["wire"], "anthropic-messages");
+    assert_eq!(audit["model"], "claude-sonnet-4-5");
+    assert_eq!(audit["verdict"], "accept");
+    for rule in rules() {
+        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&ran.out).unwrap();
+        for finding in audit["findings"].as_array().unwrap() {
+            assert_eq!(
+                keys(finding),
+                ["rule", "severity", "path", "message", "provider_error", "fix", "evidence"]
+            );
+            let error = &finding["provider_error"];
+            assert!(error.is_null() || error.as_str().is_some_and(|words| !words.is_empty()));
+            for source in finding["evidence"].as_array().unwrap() {
+                let at = if source["url"].is_string() { "url" } else { "source" };
+                assert_eq!(keys(source), ["kind", at]);
+                let is_address = source[at].as_str().unwrap().starts_with("https://");
+                assert_eq!(is_address, at == "url", "{source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_summary_of_an_audit_is_the_documents_own() {
+    for rule in rules() {
+        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&ran.out).unwrap();
+        let summary = &audit["summary"];
+        let violations = summary["violations"].as_array().unwrap();
+        assert_eq!(summary.get("violation"), violations.first(), "{}", rule.id);
+        let is_violated = rule.breach.is_some() && audit["verdict"] == "refuse";
+        assert_eq!(!violations.is_empty(), is_violated, "{}: {summary}", rule.id);
+    }
+    let rule = rules().find(|rule| rule.id == "anthropic/signature-missing").unwrap();
+    let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+    let format = ReasoningFormat::AnthropicClaudeV1;
+    let expected = ReplayAudit {
+        item_count: 1,
+        signed_count: 0,
+        formats: vec![format.clone()],
+        violations: vec![ReplayViolation::Unsigned { item: 0, format }],
+    };
+    let summary = format!("\"summary\":{}", expected.json().as_str());
+    assert!(ran.out.contains(&summary), "{}", ran.out);
+}
+
+#[test]
+fn every_rule_is_found_in_its_own_example_and_decides_the_exit_code() {
+    for rule in rules() {
+        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&ran.out)
+            .unwrap_or_else(|error| panic!("{}: {error}: {}", rule.id, ran.err));
+        let findings = audit["findings"].as_array().unwrap();
+        let found = findings.iter().find(|finding| finding["rule"] == rule.id);
+        assert!(found.is_some(), "{} is not in {findings:?}", rule.id);
+        let code = i32::from(audit["verdict"] == "refuse");
+        assert_eq!(ran.code, code, "{}", rule.id);
+        let is_refused = findings.iter().any(|finding| finding["severity"] == "refuse");
+        assert_eq!(audit["verdict"] == "refuse", is_refused, "{}", rule.id);
+    }
+}
+
+#[test]
+fn the_text_of_an_audit_points_at_the_place_and_names_the_rule() {
+    for rule in rules() {
+        let ran = on_example(&["audit"], rule, rule.example.failing);
+        for said in [format!("[{}]: ", rule.id), format!("= see: throughline explain {}", rule.id)]
+        {
+            assert!(ran.out.contains(&said), "{}: {said:?} is not in\n{}", rule.id, ran.out);
+        }
+        assert!(ran.out.contains("--> standard input:"), "{}", ran.out);
+        assert!(ran.out.contains('^'), "{}", ran.out);
+        assert!(!ran.out.contains('\u{1b}'), "colours went into a pipe");
+        let widest = ran
+            .out
+            .lines()
+            .filter(|line| !line.contains("://"))
+            .map(unicode_width::UnicodeWidthStr::width);
+        assert!(widest.max().unwrap_or_default() <= 100, "{}", ran.out);
+    }
+}
+
+#[test]
+fn repair_mends_what_every_rule_refuses_or_says_that_it_cannot() {
+    for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
+        let ran = on_example(&["repair"], rule, rule.example.failing);
+        assert!(ran.code == 0 || ran.err.contains("not mended"), "{}: {}", rule.id, ran.err);
+        if ran.code == 0 {
+            let audited = on_example(&["audit"], rule, &ran.out);
+            assert_eq!(audited.code, 0, "{}: {}", rule.id, audited.out);
+        }
+    }
+}
+
+#[test]
+fn repair_leaves_what_would_be_accepted_byte_for_byte() {
+    let example = std::fs::read(workspace_root().join(EXAMPLE)).unwrap();
+    let ran = throughline(&["repair", "-"], &example);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.out.as_bytes(), example);
+    assert!(ran.err.contains("as it is"), "{}", ran.err);
+    for rule in rules() {
+        let ran = on_example(&["repair"], rule, rule.example.mended);
+        assert_eq!((ran.code, ran.out.as_str()), (0, rule.example.mended), "{}", rule.id);
+    }
+}
+
+#[test]
+fn the_report_of_a_repair_is_a_list_of_changes_with_their_rules() {
+    let report = scratch("changes.json");
+    for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
+        let command = ["repair", "--report", report.to_str().unwrap()];
+        let ran = on_example(&command, rule, rule.example.failing);
+        let changes: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        let changes = changes.as_array().unwrap();
+        assert_eq!(changes.is_empty(), ran.out == rule.example.failing, "{}", rule.id);
+        for change in changes {
+            let keys: Vec<&String> = change.as_object().unwrap().keys().collect();
+            assert_eq!(keys, ["rule", "path", "message", "change"]);
+        }
+    }
+    let request = file("kept.json", std::fs::read(workspace_root().join(EXAMPLE)).unwrap());
+    let ran = throughline(&["repair", "--report", &request, &request], b"");
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("would overwrite the request"), "{}", ran.err);
+}
+
+#[test]
+fn a_session_keeps_the_lines_that_did_not_change() {
+    let lines = concat!(
+        "{\"role\": \"user\",  \"content\": \"Paris?\"}\r\n",
+        "\n",
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"Hm.\",\"signature\":\"RXhhbXBsZQ==\"},{\"type\":\"text\",\"text\":\"Yes.\"}]}\n",
+        "  {\"role\":\"user\",\"content\":\"And Lyon?\"}",
+    );
+    let session = file("session.jsonl", lines);
+    let command = ["repair", "--session", &session, "--wire", "anthropic-messages"];
+    let ran = throughline(&[&command[..], &["--model", "claude-sonnet-4-5"]].concat(), b"");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.out, lines.replace("\n\n", "\n"), "blank lines are left out, and nothing else");
+    let broken = file("broken.jsonl", "{\"role\":\"user\",\"content\":\"a\"}\n\n{\"role\":\n");
+    let ran = throughline(&["repair", "--session", &broken], b"");
+    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    assert!(ran.err.contains("broken.jsonl:3:9: not JSON"), "{}", ran.err);
+}
+
+#[test]
+fn rules_lists_every_rule_with_all_that_is_known_of_it() {
+    let ran = throughline(&["rules", "--format", "json"], b"");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let listed: Value = serde_json::from_str(&ran.out).unwrap();
+    let ids: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|rule| rule["id"].as_str().unwrap()).collect();
+    let expected: Vec<&str> = rules().map(|rule| rule.id).collect();
+    assert_eq!(ids, expected);
+    for (listed, rule) in listed.as_array().unwrap().iter().zip(rules()) {
+        let evidence: Vec<Value> = rule
+            .evidence
+            .iter()
+            .map(|source| {
+                let at = if source.url().is_some() { "url" } else { "source" };
+                json!({"kind": source.kind.as_str(), at: source.at})
+            })
+            .collect();
+        assert_eq!(listed["evidence"], Value::from(evidence));
+        assert_eq!(listed["severity"], rule.severity.as_str());
+        assert_eq!(listed["provider_error"], json!(rule.provider_error));
+        assert_eq!(listed["example"]["failing"], rule.example.failing);
+        let profiles = listed["profiles"].as_array().unwrap();
+        assert!(!profiles.is_empty(), "{} applies to no model", rule.id);
+    }
+    let text = throughline(&["rules"], b"");
+    for rule in rules() {
+        assert!(text.out.contains(rule.id), "{} is not in\n{}", rule.id, text.out);
+    }
+    for codec in CODECS {
+        let ran = throughline(&["rules", "--wire", codec.wire().as_str()], b"");
+        assert_eq!(ran.code, 0);
+        for rule in rules() {
+            assert_eq!(ran.out.contains(rule.id), rule.wire == codec.wire(), "{}", rule.id);
+        }
+    }
+}
+
+#[test]
+fn explain_teaches_every_rule() {
+    for rule in rules() {
+        let ran = throughline(&["explain", rule.id], b"");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let said = ["A request that breaks it", "Fix", "Evidence", "Why"];
+        for said in said.into_iter().chain(rule.evidence.iter().map(|source| source.at)) {
+            assert!(ran.out.contains(said), "{}: {said:?} is not in\n{}", rule.id, ran.out);
+        }
+        assert!(ran.out.contains('^'), "{}: the place is not marked\n{}", rule.id, ran.out);
+    }
+}
+
+#[test]
+fn an_unknown_rule_is_answered_with_those_that_are_like_it() {
+    let Some(rule) = rules().next() else { return };
+    let mistyped = format!("{}x", rule.id);
+    let ran = throughline(&["explain", &mistyped], b"");
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains(&format!("`{}`", rule.id)), "{}", ran.err);
+    let ran = throughline(&["explain", "qqqqqqqqqqqqqqqq"], b"");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("`throughline rules` lists them all"), "{}", ran.err);
+    // What stands before the slash may be left out where only one rule is called so.
+    let short = |rule: &Rule| rule.id.split_once('/').unwrap().1.to_owned();
+    let alone =
+        rules().find(|rule| rules().filter(|other| short(other) == short(rule)).count() == 1);
+    if let Some(rule) = alone {
+        let ran = throughline(&["explain", &short(rule)], b"");
+        assert!(ran.out.contains(rule.id), "{}", ran.err);
+    }
+}
+
+#[test]
+fn credentials_are_turned_away_and_never_repeated() {
+    for header in [
+        "Authorization: Bearer hunter2",
+        "x-api-key: hunter2",
+        "X-Goog-Api-Key:hunter2",
+        "cookie: session=hunter2",
+        "api-key: hunter2",
+        "x-note: sk-hunter2",
+        "hunter2",
+        "bad name: hunter2",
+    ] {
+        let ran = throughline(&["audit", "--header", header, EXAMPLE], b"");
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{header}");
+        assert!(ran.err.contains("--header"), "{}", ran.err);
+        assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+    }
+    let header = "anthropic-beta: interleaved-thinking-2025-05-14";
+    let ran = throughline(&["audit", "--header", header, EXAMPLE], b"");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[test]
+fn what_came_before_is_read_in_every_form() {
+    let request = r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Paris?"}]}"#;
+    let response = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{"type":"thinking","thinking":"Hm.","signature":"RXhhbXBsZQ=="},{"type":"text","text":"Yes."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+    let next = r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Paris?"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":"RXhhbXBsZQ=="},{"type":"text","text":"Yes."}]},{"role":"user","content":"Lyon?"}]}"#;
+    let stream = concat!(
+        "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[]}}\n\n",
+        "data: {\"type\":\"message_stop\"}\n\n",
+    );
+    let refused = r#"{"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#;
+    let exchange = |request: &str, response: &str, status: u16| {
+        json!({"path": "/v1/messages", "request": request, "response": response,
+               "response_base64": false, "status": status, "stream": false})
+    };
+    let recording = |exchanges: Vec<Value>| {
+        json!({"wire": "anthropic-messages", "provider": "anthropic",
+               "model": "claude-sonnet-4-5", "exchanges": exchanges})
+        .to_string()
+    };
+    let whole = recording(vec![exchange(request, response, 200), exchange(request, refused, 400)]);
+    let before = [
+        file("prior-request.json", request),
+        file("prior-response.json", response),
+        file("prior-stream.sse", stream),
+        file("prior-recording.json", whole),
+    ];
+    let next_file = file("next.json", next);
+    let mut arguments = vec!["audit", "--prior-account", "default"];
+    arguments.extend(before.iter().flat_map(|file| ["--prior", file]));
+    arguments.push(&next_file);
+    let ran = throughline(&arguments, b"");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    // A recording is looked at by its last request.
+    let recorded = recording(vec![exchange(request, response, 200), exchange(next, response, 200)]);
+    let recorded = file("recorded.json", recorded);
+    let ran = throughline(&["audit", "--format", "json", &recorded], b"");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.err.contains("request 2 of 2 is looked at, with 1 earlier exchange as prior"),
+        "{}",
+        ran.err
+    );
+    let audit: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(audit["model"], "claude-sonnet-4-5");
+    let error = file("error.json", refused);
+    let ran = throughline(&["audit", "--prior", &error, &next_file], b"");
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("nothing was issued in it"), "{}", ran.err);
+}
+
+#[test]
+fn rows_of_ones_own_are_used_and_bad_ones_are_told_by_line() {
+    let rows = file("rows.toml", "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\n");
+    let request = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#;
+    let command = ["audit", "--wire", "anthropic-messages", "-"];
+    let ran = throughline(&command, request);
+    assert!(ran.err.contains("nothing is known of the model `mine-1`"), "{}", ran.err);
+    let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    // A Claude is one by its maker, whatever it is called.
+    let claude = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
+    let claude = file("claude.toml", claude);
+    let unsigned = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"Hello."}]},{"role":"user","content":"Well?"}]}"#;
+    let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), unsigned);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let ran = throughline(&[&command[..], &["--profiles", &claude]].concat(), unsigned);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("[anthropic/signature-missing]"), "{}", ran.out);
+    let bad = file("bad.toml", "[[profile]]\nname = \"mine\"\nmodel = \"x\"\n");
+    let ran = throughline(&[&command[..], &["--profiles", &bad]].concat(), request);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("bad.toml:3: unknown field `model`"), "{}", ran.err);
+}
+
+#[test]
+fn seals_stay_hidden_and_carets_in_place_on_a_line_of_a_hundred_kilobytes() {
+    for rule in rules() {
+        let mut request: Value = serde_json::from_str(rule.example.failing).unwrap();
+        request["metadata"] = json!({"padding": "so and so on, ".repeat(8_000)});
+        let ran = on_example(&["audit"], rule, &request.to_string());
+        for line in ran.out.lines().filter(|line| !line.contains("://")) {
+            assert!(unicode_width::UnicodeWidthStr::width(line) <= 100, "{}: {line}", rule.id);
+        }
+    }
+}
+
+#[test]
+fn bad_input_gets_a_clear_sentence_and_the_right_code() {
+    let folder = scratch("another-folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let empty = file("empty.json", "");
+    let response = file("response.json", "{\"type\":\"message\",\"content\":[]}");
+    let cases: Vec<(Vec<&str>, &[u8], i32, &str)> = vec![
+        (vec!["-"], b"", 65, "standard input is empty"),
+        (vec![&empty], b"", 65, "empty.json is empty"),
+        (vec!["-"], b"{\"model\":\"x\",\n\"messages\":[", 65, "standard input:2:13: not JSON"),
+        (vec!["-"], b"hello", 65, "does not look like a request, response or stream"),
+        (vec!["-"], b"\xff\xfe\x00", 65, "does not look like a request, response or stream"),
+        (vec!["-"], b"{\"exchanges\":[]}", 65, "is a recording without a request"),
+        (vec![&response], b"", 65, "is a response, not a request"),
+        (vec!["--wire", "gemini", EXAMPLE], b"", 65, "it looks like anthropic-messages"),
+        (vec!["--wire", "morse", EXAMPLE], b"", 2, "possible values: anthropic-messages"),
+        (vec![folder], b"", 2, "is a directory"),
+        (vec!["no-such-file.json"], b"", 2, "no-such-file.json cannot be opened: No such file"),
+        (vec![], b"", 2, "required arguments were not provided"),
+        (vec!["--model", "", EXAMPLE], b"", 2, "a value is required"),
+        (
+            vec!["--provider", "nobody", EXAMPLE],
+            b"",
+            2,
+            "no provider `nobody` speaks anthropic-messages",
+        ),
+        (vec!["--account-created", "yesterday", EXAMPLE], b"", 2, "write a date as 2026-08-31"),
+        (vec!["--prior", &empty, EXAMPLE], b"", 65, "empty.json is empty"),
+        (vec!["--prior", "", EXAMPLE], b"", 2, "a value is required"),
+        (vec!["--prior", "gone.json", EXAMPLE], b"", 2, "gone.json cannot be opened"),
+        (vec!["--profiles", "gone.toml", EXAMPLE], b"", 2, "gone.toml cannot be read"),
+    ];
+    for command in ["audit", "repair"] {
+        for (arguments, input, code, message) in &cases {
+            let ran = throughline(&[&[command], arguments.as_slice()].concat(), input);
+            assert_eq!(ran.code, *code, "{command} {arguments:?}: {}", ran.err);
+            assert!(ran.err.contains(message), "{command} {arguments:?}: {}", ran.err);
+            assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{}", ran.err);
+        }
+    }
+    let ran = throughline(&["audit", "--model", "nobodys-model-9", EXAMPLE], b"");
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+    let ran = throughline(&["audit", "-"], br#"{"contents":[{"parts":[{"text":"Hi"}]}]}"#);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("say which with --model"), "{}", ran.err);
+}

@@ -1,0 +1,114 @@
+//! The gateway's keys at the command line: made, shown once, listed and revoked.
+
+use serde_json::{Value, json};
+use throughline_store::Options;
+
+use crate::support::kept::Kept;
+
+const ALL: [&str; 14] = [
+    "keys",
+    "create",
+    "--tenant",
+    "acme",
+    "--label",
+    "ci",
+    "--models",
+    "claude-*,fast",
+    "--budget-usd",
+    "20.5",
+    "--budget-tokens",
+    "5000000",
+    "--rate",
+    "60/min",
+];
+
+#[test]
+fn a_key_is_shown_once_and_opens_until_it_is_revoked() {
+    let kept = Kept::nothing("keys");
+    let made = kept.json(&ALL);
+    let members: Vec<&String> = made.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["id", "tenant", "label", "limits", "key"]);
+    let limits = json!({
+        "models": ["claude-*", "fast"],
+        "budget_micro_usd": 20_500_000,
+        "budget_tokens": 5_000_000,
+        "requests_per_minute": 60,
+    });
+    assert_eq!((&made["tenant"], &made["label"]), (&json!("acme"), &json!("ci")));
+    assert_eq!(made["limits"], limits);
+    let (id, secret) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    kept.written(&Options::default(), async |journal| {
+        let known = journal.api_key(secret).await.unwrap().unwrap();
+        assert_eq!((&*known.id, &*known.tenant.0), (id, "acme"));
+        assert!(known.limits.allows("claude-sonnet-5") && !known.limits.allows("gpt-5"));
+    });
+
+    let listed = kept.json(&["keys", "list", "--tenant", "acme"]);
+    assert_eq!(listed["keys"][0]["id"], id);
+    assert_eq!(listed["keys"][0]["limits"], limits);
+    assert_eq!(listed["keys"][0]["revoked"], Value::Null);
+    assert!(!listed.to_string().contains(secret));
+    let ran = kept.run(&["keys", "list", "--tenant", "acme"]);
+    assert!(!ran.out.contains(secret));
+    let row = ran.out.lines().nth(1).unwrap();
+    assert!(row.starts_with(id), "{row}");
+    assert!(row.ends_with("claude-* fast, $20.50, 5000000 tokens, 60/min"), "{row}");
+
+    // Another tenant has none of it.
+    let ran = kept.run(&["keys", "revoke", id]);
+    assert_eq!(ran.code, 2);
+    let said = "error: the tenant default has no good key of that id: `throughline keys list` shows \
+                what there is\n";
+    assert_eq!(ran.err, said);
+    let ran = kept.run(&["keys", "list"]);
+    assert_eq!(
+        ran.out,
+        "there are no keys of the tenant default\nother tenants of this store: acme\n"
+    );
+
+    let ran = kept.run(&["keys", "revoke", id, "--tenant", "acme"]);
+    assert_eq!(ran.out, format!("✓ {id} is revoked: nobody gets in with it any more\n"));
+    assert_eq!(kept.run(&["keys", "revoke", id, "--tenant", "acme"]).code, 2);
+    let listed = kept.json(&["keys", "list", "--tenant", "acme"]);
+    assert!(listed["keys"][0]["revoked"].is_string());
+    let ran = kept.run(&["keys", "list", "--tenant", "acme"]);
+    assert!(ran.out.contains("revoked 20"), "{}", ran.out);
+    kept.written(&Options::default(), async |journal| {
+        assert_eq!(journal.api_key(secret).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_key_without_limits_says_so() {
+    let kept = Kept::nothing("keys-plain");
+    let ran = kept.run(&["keys", "create"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(
+        lines[0].starts_with("✓ key_") && lines[0].ends_with(" for the tenant default: no limits")
+    );
+    assert!(lines[2].starts_with("  tl_") && lines[2].len() == 53, "{}", lines[2]);
+    assert_eq!(lines[4], "This is the only time that it is shown: keep it now.");
+    assert_eq!(kept.json(&["keys", "list"])["keys"][0]["limits"], json!({}));
+}
+
+#[test]
+fn who_gives_the_key_itself_does_not_read_it_again() {
+    let kept = Kept::nothing("keys-secret");
+    let made = kept.json(&["keys", "create"]);
+    let secret = made["key"].as_str().unwrap();
+    let ran = kept.run(&["keys", "revoke", secret]);
+    assert_eq!(ran.code, 2);
+    assert!(!ran.err.contains(secret), "{}", ran.err);
+}
+
+#[test]
+fn there_is_nothing_to_list_where_there_is_no_store() {
+    let kept = Kept::nothing("keys-none");
+    for arguments in [&["keys", "list"][..], &["keys", "revoke", "key_1"]] {
+        let ran = kept.run(arguments);
+        assert_eq!(ran.code, 69, "{arguments:?}");
+        assert!(ran.err.contains("there is no store at"), "{}", ran.err);
+    }
+    assert!(!kept.file("a.db").exists());
+}

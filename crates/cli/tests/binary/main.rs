@@ -1,0 +1,21 @@
+//! The binary as a person runs it: one program of tests, so that what they share is built and linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod callers;
+mod commands;
+mod config;
+mod doctor;
+mod keys;
+mod reports;
+mod secrets;
+mod serve;
+mod sim;
+mod store;
+mod support;

@@ -1,0 +1,242 @@
+//! Keys and seals that are planted everywhere appear in no log, metric, error or panic.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
+use crate::support::throughline_with;
+
+/// A secret that stands nowhere else.
+fn canary(number: u32) -> String {
+    format!("cAnArY{number:02}xQ7Zp9Lw3Vt5Rk8Jm2Nb6Hd4Gf")
+}
+
+/// Headers with secrets of every kind.
+fn headers(first: u32) -> String {
+    let names = [
+        "authorization: Bearer",
+        "x-api-key:",
+        "x-goog-api-key:",
+        "api-key:",
+        "cookie: session=",
+        "proxy-authorization: Basic",
+        "x-custom-secret:",
+        "x-throughline-token:",
+        "x-throughline-user:",
+        "openai-organization:",
+    ];
+    let lines = (first..).zip(names).map(|(number, name)| format!("{name} {}\r\n", canary(number)));
+    lines.collect()
+}
+
+/// A provider that answers each request with this, and closes; one that has nothing to say never does.
+fn provider(answer: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept() {
+            if answer.is_empty() {
+                silent.push(stream);
+                continue;
+            }
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).is_ok_and(|_| line != "\r\n") && !line.is_empty() {
+                let lower = line.to_ascii_lowercase();
+                if let Some(said) = lower.strip_prefix("content-length: ") {
+                    length = said.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            reader.read_exact(&mut vec![0; length]).ok();
+            stream.write_all(answer.as_bytes()).ok();
+        }
+    });
+    address
+}
+
+/// A provider whose words hold secrets.
+struct Provider {
+    name: &'static str,
+    address: String,
+    /// What it says that its callers may hear, word for word. They hear nothing else of it.
+    said: Vec<String>,
+}
+
+impl Provider {
+    fn new(name: &'static str, status: &str, headers: &str, body: &str, said: &[&str]) -> Self {
+        let answer = format!(
+            "HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let said = said.iter().map(ToString::to_string).collect();
+        Self { name, address: provider(answer), said }
+    }
+
+    /// A provider at that address, which says nothing.
+    fn without_words(name: &'static str, address: String) -> Self {
+        Self { name, address, said: Vec::new() }
+    }
+}
+
+/// Providers that refuse, talk nonsense, are broken, point elsewhere, are not there, and are silent.
+fn providers() -> Vec<Provider> {
+    let (word, header) = (canary(17), format!("x-secret: {}", canary(18)));
+    // The cookie is between the provider and us.
+    let head = format!("set-cookie: a={}\r\n{header}\r\n", canary(18));
+    let message = format!(r#""message":"{word}""#);
+    let refusal = format!(r#"{{"type":"error","error":{{"type":"x",{message}}}}}"#);
+    let frame = format!("data: {{{word}");
+    let (event_stream, html) = ("content-type: text/event-stream\r\n", format!("<p>{word}</p>"));
+    let garbage = format!("{head}{event_stream}");
+    let location = format!("location: http://127.0.0.1:9/{word}\r\n");
+    vec![
+        Provider::new("refuses", "400 Bad", &head, &refusal, &[&message, &header]),
+        Provider::new("garbage", "200 OK", &garbage, &format!("{frame}\n\n"), &[&frame, &header]),
+        Provider::new("plain", "200 OK", "content-type: text/html\r\n", &html, &[&html]),
+        Provider::new("broken", "500 Oh", "content-type: text/html\r\n", &html, &[&html]),
+        Provider::new("elsewhere", "302 Found", &location, "", &[]),
+        Provider::without_words("nowhere", "http://127.0.0.1:9".to_owned()),
+        Provider::without_words("silent", provider(String::new())),
+    ]
+}
+
+/// A configuration with secrets.
+fn configure(kept: &Kept, providers: &[Provider]) {
+    let rows = providers.iter().map(|Provider { name, address, .. }| {
+        let key = match *name {
+            "garbage" => "api_key_env = \"WORK_KEY\"".to_owned(),
+            _ => format!("api_key = \"{}\"", canary(19)),
+        };
+        format!("[providers.{name}]\nkind = \"anthropic\"\nbase_url = \"{address}\"\n{key}\n")
+    });
+    let limits = "[gateway]\nbody_limit = \"64KiB\"\n[gateway.timeouts]\nfirst_byte = \"1s\"\n";
+    let config: String = rows.chain([limits.to_owned()]).collect();
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+}
+
+/// What callers heard, but for what a provider itself said, which is theirs to hear.
+#[derive(Default)]
+struct Heard {
+    text: String,
+    /// What was left out because a provider had said it.
+    theirs: BTreeSet<String>,
+}
+
+impl Heard {
+    fn note(&mut self, said: &str, theirs: &[String]) {
+        let mut ours = said.to_owned();
+        for words in theirs.iter().filter(|words| said.contains(*words)) {
+            ours = ours.replace(words, "");
+            self.theirs.insert(words.clone());
+        }
+        self.text.push_str(&ours);
+    }
+}
+
+/// A conversation whose every part is a secret.
+fn conversation(model: &str, stream: bool) -> String {
+    let seals = format!(
+        r#"{{"type":"thinking","thinking":"{}","signature":"{}"}},{{"type":"redacted_thinking","data":"{}"}}"#,
+        canary(11),
+        canary(12),
+        canary(13)
+    );
+    format!(
+        r#"{{"model":"{model}","max_tokens":4096,"stream":{stream},"system":"{}","metadata":{{"user_id":"{}"}},"messages":[{{"role":"user","content":"{}"}},{{"role":"assistant","content":[{seals},{{"type":"text","text":"Yes"}}]}},{{"role":"user","content":"Go on"}}]}}"#,
+        canary(14),
+        canary(15),
+        canary(14)
+    )
+}
+
+/// What the simulator of Gemini says to a signature that is none: like Google, it quotes it.
+fn simulated_words() -> String {
+    format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
+}
+
+/// Asks in every dialect, well and badly, with secrets everywhere.
+fn ask(serving: &Serving, providers: &[Provider]) -> Heard {
+    let query = format!("?key={}&secret={}", canary(10), canary(10));
+    let mut heard = Heard::default();
+    let models = providers.iter().map(|provider| (provider.name, "claude", &*provider.said));
+    let simulated = [("sim", "claude-sonnet-4-5", &[][..]), ("sim", "gpt-5.2", &[])];
+    for (provider, model, theirs) in models.chain(simulated) {
+        let model = format!("{provider}/{model}");
+        for stream in [false, true] {
+            for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
+                let (path, body) = (format!("{path}{query}"), conversation(&model, stream));
+                heard.note(&serving.said("POST", &path, &headers(1), &body), theirs);
+            }
+        }
+    }
+    let opaque = format!(
+        r#"{{"model":"sim/gpt-5.2","store":false,"input":[{{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"{}"}},{{"role":"user","content":"Hello"}}]}}"#,
+        canary(12)
+    );
+    let signed = format!(
+        r#"{{"contents":[{{"role":"model","parts":[{{"text":"a","thoughtSignature":"{}"}}]}},{{"role":"user","parts":[{{"text":"Hello"}}]}}]}}"#,
+        canary(12)
+    );
+    let gemini = format!("/v1beta/models/sim/gemini-3-pro-preview:generateContent{query}");
+    heard.note(&serving.said("POST", &gemini, &headers(1), &signed), &[simulated_words()]);
+    for (path, body) in [
+        ("/v1/responses", opaque),
+        ("/v1/responses", format!(r#"{{"model":"sim/gpt-5.2","input":"{}"#, canary(14))),
+        ("/v1/responses", format!(r#"{{"input":"{}"}}"#, canary(14))),
+        ("/v1/messages", canary(14).repeat(4000)),
+        ("/v1/messages", conversation("nobody/claude", false)),
+        ("/nowhere", "{}".to_owned()),
+    ] {
+        heard.note(&serving.said("POST", path, &headers(1), &body), &[]);
+    }
+    heard
+}
+
+#[test]
+fn canaries_are_told_nowhere() {
+    let kept = Kept::nothing("secrets");
+    let providers = providers();
+    configure(&kept, &providers);
+    let (work, openai) = (canary(20), canary(16));
+    let environment = [("WORK_KEY", work.as_str()), ("OPENAI_API_KEY", openai.as_str())];
+    let mut serving = Serving::start(&kept.folder, &environment, &["--log", "debug"]);
+    let mut heard = ask(&serving, &providers);
+    // With a key that is none, once there are keys.
+    let key = kept.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
+    let wrong = format!("authorization: Bearer tl_{}\r\n", canary(1));
+    let said = serving.said("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));
+    assert!(said.starts_with("HTTP/1.1 401"), "{said}");
+    heard.note(&said, &[]);
+    let metrics = serving.said("GET", "/metrics", &format!("x-api-key: {key}\r\n"), "");
+    assert!(metrics.contains("throughline_calls_total{"), "{metrics}");
+    assert_eq!(serving.stop(), 0);
+    let shown = throughline_with(&environment, &kept.folder, &["config", "show"], b"");
+    let checked = throughline_with(&environment, &kept.folder, &["config", "check"], b"");
+    for status in [200, 400, 401, 404, 413, 500, 502, 504] {
+        assert!(heard.text.contains(&format!("HTTP/1.1 {status} ")), "nobody heard {status}");
+    }
+    let mut theirs = BTreeSet::from([simulated_words()]);
+    theirs.extend(providers.iter().flat_map(|provider| provider.said.clone()));
+    assert_eq!(heard.theirs, theirs, "what a provider says is heard");
+    let told = [
+        ("welcome", serving.welcome.clone()),
+        ("log", serving.errors()),
+        ("metrics", metrics),
+        ("answers", heard.text),
+        ("config show", format!("{}{}", shown.out, shown.err)),
+        ("config check", format!("{}{}", checked.out, checked.err)),
+        ("usage", kept.run(&["usage", "--format", "json"]).out),
+    ];
+    assert!(told[1].1.lines().count() > 30, "the log tells of the calls: {}", told[1].1);
+    for (what, text) in &told {
+        assert!(!text.is_empty(), "{what} says nothing");
+        for number in 1..=20 {
+            assert!(!text.contains(&canary(number)), "canary {number} is in the {what}: {text}");
+        }
+        assert!(!text.contains(&key), "the key is in the {what}: {text}");
+    }
+}

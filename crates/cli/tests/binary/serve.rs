@@ -1,0 +1,134 @@
+//! The gateway as a process: it welcomes, answers, counts, keeps its memory small, and stops when asked to.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::Value;
+
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
+use crate::support::throughline_with;
+
+const QUESTION: &str = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}"#;
+
+fn json_of(said: &str) -> Value {
+    let body = said.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn it_answers_counts_and_stops() {
+    let kept = Kept::nothing("serve-counts");
+    std::fs::write(
+        kept.file("throughline.toml"),
+        "[prices.\"sim/*\"]\ninput = 1000\noutput = 1000\n",
+    )
+    .unwrap();
+    let key = kept.json(&["keys", "create", "--label", "ci", "--budget-usd", "0.01"]);
+    let (id, secret) = (key["id"].as_str().unwrap(), key["key"].as_str().unwrap());
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let with = format!("authorization: Bearer {secret}\r\n");
+    assert!(serving.said("GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.said("GET", "/readyz", "", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.said("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
+    let said = serving.said("POST", "/v1/messages", &with, QUESTION);
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    // A cent is soon spent at these prices.
+    let said = serving.said("POST", "/v1/messages", &with, QUESTION);
+    assert!(said.starts_with("HTTP/1.1 429") && said.contains("$0.01"), "{said}");
+    let used = json_of(&serving.said("GET", "/v1/throughline/usage", &with, ""));
+    assert_eq!((&used["key"], &used["used"]["calls"]), (&key["id"], &Value::from(1)));
+    let metrics = serving.said("GET", "/metrics", &with, "");
+    for name in [
+        "calls_total",
+        "tokens_total",
+        "cost_usd_total",
+        "fates_total",
+        "verdicts_total",
+        "capture_failures_total",
+        "open_streams",
+        "call_seconds_bucket",
+        "first_byte_seconds_bucket",
+        "retries_total",
+    ] {
+        assert!(metrics.contains(&format!("\nthroughline_{name}")), "{name} is not in {metrics}");
+    }
+    assert_eq!(serving.stop(), 0);
+    let errors = serving.errors();
+    let mut lines: Vec<Value> =
+        errors.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.retain(|line| line["event"] == "call");
+    assert_eq!(lines.len(), 2, "{errors}");
+    assert_eq!((&lines[0]["status"], &lines[0]["key"]), (&Value::from(200), &Value::from(id)));
+    assert_eq!(
+        (&lines[1]["status"], &lines[1]["level"]),
+        (&Value::from(429), &Value::from("info"))
+    );
+    // It is in the store, and told by the command.
+    let told = kept.json(&["usage"]);
+    assert_eq!(told["usage"].as_array().unwrap().len(), 1);
+    for (name, value) in [
+        ("key", key["id"].clone()),
+        ("provider", "sim".into()),
+        ("model", "claude-sonnet-4-5".into()),
+        ("calls", 1.into()),
+        ("micro_usd", used["used"]["micro_usd"].clone()),
+    ] {
+        assert_eq!(told["usage"][0][name], value, "{name}");
+    }
+    let ran = kept.run(&["usage", "--by", "day,model"]);
+    assert!(ran.out.starts_with("day ") && ran.out.contains("claude-sonnet-4-5"), "{}", ran.out);
+    let ran = kept.run(&["usage", "--tenant", "nobody"]);
+    assert!(ran.out.contains("there are no calls of the tenant nobody"), "{}", ran.out);
+}
+
+#[test]
+fn a_port_in_use_and_a_folder_that_cannot_be_written_are_told() {
+    let kept = Kept::nothing("serve-fails");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ran = kept.run(&["serve", "--listen", &address]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains(&format!("{address} is in use")), "{}", ran.err);
+    for store in ["sqlite:///proc/throughline/a.db", "sqlite:///dev/null/a.db"] {
+        let environment = [("THROUGHLINE_STORE", store)];
+        let ran = throughline_with(
+            &environment,
+            &kept.folder,
+            &["serve", "--listen", "127.0.0.1:0"],
+            b"",
+        );
+        assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
+        assert!(ran.err.contains("cannot be opened"), "{}", ran.err);
+    }
+}
+
+/// A body of a gigabyte costs no more memory than the largest that is allowed.
+#[test]
+fn a_gigabyte_is_refused_and_not_kept() {
+    const CHUNK: usize = 1 << 20;
+    let kept = Kept::nothing("serve-gigabyte");
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut stream = TcpStream::connect(&serving.address).unwrap();
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
+        serving.address
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let chunk = format!("{CHUNK:x}\r\n{}\r\n", "x".repeat(CHUNK));
+    for _ in 0..1024 {
+        if stream.write_all(chunk.as_bytes()).is_err() {
+            break;
+        }
+    }
+    stream.write_all(b"0\r\n\r\n").ok();
+    let mut said = vec![0; 1024];
+    let length = stream.read(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said[..length]).into_owned();
+    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    assert!(said.contains("larger than 64 MiB"), "{said}");
+    let (_, most) = serving.memory();
+    println!("FIGURE most memory while a gigabyte came: {} MiB", most >> 10);
+    assert!(most < 300 << 10, "{most} KiB");
+    assert_eq!(serving.stop(), 0);
+}

@@ -1,0 +1,75 @@
+//! The simulators as a process: it tells where it is, answers, shares its port with nobody, and stops when asked to.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{file, throughline};
+
+/// Starts it on any free port: the process, what it said, and its address.
+fn started() -> (Child, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+        .args(["sim", "--listen", "127.0.0.1:0", "--seed", "7"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut welcome = String::new();
+    for line in lines.by_ref() {
+        welcome.push_str(&line);
+        welcome.push('\n');
+        if line.contains("Ctrl-C") {
+            break;
+        }
+    }
+    let address = welcome.split_once("http://").unwrap().1;
+    let address = address.split_whitespace().next().unwrap().to_owned();
+    (child, welcome, address)
+}
+
+#[test]
+fn it_welcomes_answers_keeps_its_port_and_stops_when_asked_to() {
+    let (mut child, welcome, address) = started();
+    for said in [
+        format!("curl http://{address}/v1/messages --json"),
+        format!("curl http://{address}/v1/responses --json"),
+        format!("curl http://{address}/v1/chat/completions --json"),
+        format!("http://{address}/v1beta/models/gemini-3-pro-preview:generateContent"),
+        format!("export OPENAI_BASE_URL=http://{address}/v1"),
+        "seed 7".to_owned(),
+    ] {
+        assert!(welcome.contains(&said), "{said:?} is not in\n{welcome}");
+    }
+    let mut connection = TcpStream::connect(&address).unwrap();
+    let ask = format!("GET /v1/models HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    connection.write_all(ask.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let ran = throughline(&["sim", "--listen", &address], b"");
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains(&format!("{address} is in use")), "{}", ran.err);
+
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn wrong_options_are_told_before_it_listens() {
+    let script = file("script.toml", "[[turn]]\nsays = \"Hello\"\n");
+    for (arguments, message) in [
+        (["--fault", "earthquake"], "`earthquake` is not a fault"),
+        (["--listen", "nowhere"], "invalid socket address"),
+        (["--script", &script], "script.toml:"),
+        (["--account-created", "soon"], "write a date as"),
+    ] {
+        let ran = throughline(&["sim", arguments[0], arguments[1]], b"");
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+    }
+    let ran = throughline(&["sim", "--script", "no-such-script.toml"], b"");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("no-such-script.toml cannot be read"), "{}", ran.err);
+}

@@ -1,0 +1,587 @@
+//! A store at the command line: what is kept, shown, proven, carried elsewhere and destroyed.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use throughline_core::{
+    Append, Batch, Body, Item, Json, LogOpening, NewRecord, Place, ReasoningFormat, Role,
+    Store as _, Thought, ThoughtKind, ToolCall, store_items,
+};
+use throughline_store::{MasterKey, Options};
+
+use crate::support::Ran;
+use crate::support::kept::{Kept, SEAL, SECRET};
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name.to_owned(), text.trim_end()));
+}
+
+#[test]
+fn a_session_reads_well() {
+    let kept = Kept::small("session");
+    let session = kept.transcript(&[
+        &["threads"],
+        &["threads", "--limit", "1"],
+        &["threads", "--limit", "1", "--after", "trip-2"],
+        &["threads", "--tenant", "nobody"],
+        &["runs"],
+        &["runs", "--thread", "notes"],
+        &["items", "trip"],
+        &["items", "trip", "--limit", "2", "--after", "1"],
+        &["items", "trip", "--after", "4"],
+        &["items", "notes"],
+        &["items", "run-1"],
+        &["items", "again", "--tenant", "acme"],
+        &["stats"],
+        &["verify", "--write-manifest", "manifest.json"],
+        &["export", "--output", "all.jsonl"],
+        &["export", "--thread", "notes", "--redact", "--output", "notes.jsonl"],
+        &["verify", "all.jsonl"],
+        &["verify", "notes.jsonl"],
+        &["import", "all.jsonl", "--tenant", "copy"],
+        &["import", "notes.jsonl", "--tenant", "redacted"],
+        &["import", "all.jsonl"],
+        &["fork", "trip"],
+        &["fork", "trip", "--at", "1", "--as", "other-way"],
+        &["fork", "trip", "--as", "notes"],
+        &["fork", "trip", "--at", "99"],
+        &["fork", "run-1"],
+        &["backup", "copy.db"],
+        &["backup", "copy.db"],
+        &["forget", "--thread", "trip", "--item", "t1"],
+        &["forget", "--thread", "trip", "--item", "t1", "--yes"],
+        &["items", "trip-2"],
+        &["prune", "--days", "30"],
+        &["prune", "--bytes", "100", "--dry-run"],
+        &["prune", "--bytes", "100"],
+        &["threads"],
+        &["verify", "--manifest", "manifest.json"],
+    ]);
+    for secret in [SEAL, SECRET, "\u{1b}", "\u{202e}"] {
+        assert!(!session.contains(secret), "{secret:?} was shown");
+    }
+    snapshot("store", &session);
+}
+
+#[test]
+fn items_are_told_by_who_speaks_and_what_it_is() {
+    let kept = Kept::nothing("items");
+    kept.written(&Options::default(), async |journal| {
+        let place = |part| Place::new(0, part);
+        let thought = Thought::issued("Rome first.", ThoughtKind::Text, ReasoningFormat::unknown());
+        let call = ToolCall {
+            id: "call".into(),
+            wire_id: None,
+            name: "weather".into(),
+            args: Json::parse(r#"{"city":"Rome"}"#).unwrap(),
+            custom: false,
+        };
+        let items = [
+            Item::new("0.0", place(0), Role::User, Body::Text("Where is it warm?".into())),
+            Item::new("0.1", place(1), Role::Assistant, Body::Thought(thought)),
+            Item::new("0.2", place(2), Role::Assistant, Body::Call(call)),
+        ];
+        let mut append = Append::to("thread").opening(LogOpening::thread());
+        for stored in store_items(&items) {
+            append = append.record(NewRecord::new("item", stored.json.bytes().clone()));
+        }
+        journal.commit(Batch::of("default").append(append)).await.unwrap();
+    });
+    let ran = kept.run(&["items", "thread"]);
+    assert_eq!(
+        ran.out,
+        "  1  item  0.0  user  Where is it warm?\n  2  item  0.1  assistant thought  Rome first.\n  \
+         3  item  0.2  assistant call  weather {\"city\":\"Rome\"}\n"
+    );
+}
+
+#[test]
+fn the_json_has_these_members_and_no_others() {
+    let kept = Kept::small("members");
+    let threads = kept.json(&["threads"]);
+    assert_eq!(keys(&threads), ["threads", "next"]);
+    let log = ["bytes", "status", "gone", "created", "updated"];
+    let members = [&["id", "records", "runs", "forked_from"][..], &log].concat();
+    for thread in threads["threads"].as_array().unwrap() {
+        assert_eq!(keys(thread), members);
+    }
+    let ids: Vec<&str> = threads["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["trip-2", "notes", "trip"]);
+    assert_eq!(threads["threads"][0]["forked_from"], json!({"thread": "trip", "at": 2}));
+    assert_eq!(threads["threads"][2]["runs"], 1);
+    assert_eq!(threads["threads"][2]["status"], "idle");
+    assert_eq!(threads["next"], Value::Null);
+
+    let runs = kept.json(&["runs", "--thread", "trip"]);
+    assert_eq!(keys(&runs), ["runs", "next"]);
+    assert_eq!(keys(&runs["runs"][0]), [&["id", "thread", "records", "events"][..], &log].concat());
+    assert_eq!(runs["runs"][0]["events"], 2);
+
+    let items = kept.json(&["items", "trip", "--limit", "3"]);
+    assert_eq!(keys(&items), ["thread", "records", "next"]);
+    assert_eq!(items["next"], 3);
+    for record in items["records"].as_array().unwrap() {
+        assert_eq!(keys(record), ["seq", "kind", "at", "size", "rewound", "content"]);
+    }
+    let content = json!({"id": "t1", "role": "assistant", "type": "thinking",
+        "thinking": "Paris or Rome: I need both forecasts.", "signature": "‹seal 48 B›"});
+    assert_eq!(items["records"][1]["content"], content);
+    let notes = kept.json(&["items", "notes"]);
+    assert_eq!(notes["records"][1]["content"], Value::Null);
+    assert!(notes["records"][0]["content"]["text"].as_str().unwrap().contains("[REDACTED]"));
+    let open = kept.json(&["items", "notes", "--no-redaction"]);
+    assert!(open["records"][0]["content"]["text"].as_str().unwrap().contains(SECRET));
+    let events = kept.json(&["items", "run-1"]);
+    assert_eq!(events["records"][0]["content"], json!([{"type": "progress"}, "a delta"]));
+
+    std::fs::write(kept.file("policy.json"), r#"{"keys":["thinking"],"builtInSecrets":false}"#)
+        .unwrap();
+    let veiled = kept.json(&["items", "trip", "--redaction", "policy.json"]);
+    assert_eq!(veiled["records"][1]["content"]["thinking"], "[REDACTED]");
+
+    let stats = kept.json(&["stats"]);
+    let counted = ["tenants", "threads", "runs", "records", "content_bytes", "blobs", "blob_bytes"];
+    let others = ["turns", "pending", "segments", "manifests", "disk_bytes"];
+    assert_eq!(keys(&stats), [&["store", "public_key"][..], &counted, &others].concat());
+    assert_eq!((&stats["threads"], &stats["blobs"]), (&json!(4), &json!(1)));
+
+    let verdict = kept.json(&["verify"]);
+    let proven = ["verdict", "broken", "store", "records", "without_content"];
+    assert_eq!(keys(&verdict), [&proven[..], &["segments", "manifests"]].concat());
+    assert_eq!((&verdict["verdict"], &verdict["store"]), (&json!("intact"), &stats["public_key"]));
+
+    let exported = kept.json(&["export", "--output", "a.jsonl"]);
+    assert_eq!(keys(&exported), ["output", "threads", "runs", "records", "redacted"]);
+    assert_eq!(keys(&kept.json(&["verify", "a.jsonl"])), proven);
+    let imported = kept.json(&["import", "a.jsonl", "--tenant", "copy"]);
+    let members = ["threads", "runs", "records", "without_content", "from_store", "from_tenant"];
+    assert_eq!(keys(&imported), members);
+    assert_eq!(imported["from_tenant"], "default");
+    let forked = kept.json(&["fork", "trip"]);
+    let whole =
+        json!({"id": "trip-fork-1", "forked_from": {"thread": "trip", "at": 4}, "records": 4});
+    assert_eq!(forked, whole);
+    assert_eq!(keys(&kept.json(&["backup", "b.db"])), ["backup", "bytes"]);
+    let destroyed = kept.json(&["forget", "--thread", "trip", "--item", "q1", "--yes"]);
+    assert_eq!(keys(&destroyed), ["logs", "records", "bytes", "unreached"]);
+    let gone = kept.json(&["items", "trip", "--limit", "1"]);
+    assert_eq!(keys(&gone["records"][0]), ["seq", "kind", "at", "size", "rewound", "gone"]);
+    assert_eq!(gone["records"][0]["gone"], "forgotten");
+    let pruned = kept.json(&["prune", "--bytes", "0", "--dry-run"]);
+    assert_eq!(keys(&pruned), ["dry_run", "threads", "records", "bytes", "unreached"]);
+    assert_eq!((&pruned["dry_run"], &pruned["records"]), (&json!(true), &Value::Null));
+    assert_eq!(keys(&pruned["threads"][0]), ["id", "bytes", "updated"]);
+}
+
+#[test]
+fn an_export_comes_back_as_it_went() {
+    let kept = Kept::small("round-trip");
+    let first = kept.run(&["export"]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    assert!(first.err.contains("exported: 3 threads, 1 run, 10 records"), "{}", first.err);
+    assert!(first.out.contains(SEAL), "what is exported is exact");
+    // Into a store that is made by it, from standard input.
+    let other = format!("sqlite://{}", kept.file("new/other.db").display());
+    let ran = kept.run_with(&[], &["import", "--store", &other, "-"], first.out.as_bytes());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let second = kept.run(&["export", "--store", &other]);
+    assert_eq!(second.code, 0, "{}", second.err);
+    assert_eq!(said(&first.out), said(&second.out));
+    let ran = kept.run(&["verify", "--store", &other]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+}
+
+/// What an export says, without what its own store and chain made of it.
+fn said(export: &str) -> Vec<Value> {
+    let line = |line: &str| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let members = line.as_object_mut().unwrap();
+        // A fork comes with its history, so it is a thread of its own there.
+        for made in [
+            "store",
+            "manifest",
+            "fork",
+            "created",
+            "about",
+            "writer",
+            "position",
+            "commitment",
+            "link",
+            "salt",
+        ] {
+            members.remove(made);
+        }
+        line
+    };
+    let mut lines: Vec<Value> = export.lines().map(line).collect();
+    // Logs that began in the same moment may come in another order.
+    let start = lines.iter().position(|line| line.get("log").is_some()).unwrap();
+    let mut logs: Vec<Vec<Value>> = Vec::new();
+    for line in lines.split_off(start) {
+        if line.get("log").is_some() {
+            logs.push(Vec::new());
+        }
+        logs.last_mut().unwrap().push(line);
+    }
+    logs.sort_by_key(|log| log[0]["log"].as_str().unwrap().to_owned());
+    lines.extend(logs.into_iter().flatten());
+    lines
+}
+
+#[test]
+fn a_broken_store_is_named_where_it_is_broken() {
+    let kept = Kept::small("broken");
+    let flip = "UPDATE records SET content = CAST(x'00' || substr(content, 2) AS BLOB) WHERE seq = 2 AND log = 1";
+    assert_eq!(kept.database().execute(flip, []).unwrap(), 1);
+    let ran = kept.run(&["verify", "--write-manifest", "manifest.json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
+    assert!(ran.out.contains("record 2 of trip (tenant default) is damaged"), "{}", ran.out);
+    assert!(!kept.file("manifest.json").exists(), "what is broken is not vouched for");
+    let ran = kept.run(&["verify", "--format", "json"]);
+    let verdict: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &verdict["verdict"]), (1, &json!("broken")));
+    assert_eq!(keys(&verdict["broken"]), ["place", "problem"]);
+    let ran = kept.run(&["items", "trip"]);
+    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    assert!(ran.err.contains("`throughline verify` says where"), "{}", ran.err);
+    // What cannot be read is not exported in part.
+    let ran = kept.run(&["export", "--output", "all.jsonl"]);
+    assert_eq!(ran.code, 65, "{}", ran.err);
+    assert_eq!(files_in(&kept.folder).iter().filter(|name| !name.starts_with("a.db")).count(), 0);
+}
+
+#[test]
+fn a_spoiled_export_is_refused_and_named() {
+    let kept = Kept::small("spoiled");
+    let export = kept.run(&["export"]).out;
+    let spoiled = export.replacen("warmer", "colder", 1);
+    let ran = kept.run_with(&[], &["verify", "-"], spoiled.as_bytes());
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("has another content than was committed to"), "{}", ran.out);
+    let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], spoiled.as_bytes());
+    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    assert!(ran.err.contains("standard input: line 3 has another content"), "{}", ran.err);
+    let ran = kept.run(&["threads", "--tenant", "copy"]);
+    assert!(ran.out.contains("there are no threads"), "{}", ran.out);
+    let url = format!("sqlite://{}", kept.file("none.db").display());
+    let ran = kept.run_with(&[], &["import", "--store", &url, "-"], spoiled.as_bytes());
+    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    assert!(!kept.file("none.db").exists(), "no store is made for what cannot be imported");
+    let (cut, _) = export.trim_end().rsplit_once('\n').unwrap();
+    let ran = kept.run_with(&[], &["verify", "-"], cut.as_bytes());
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("cut off before its signature"), "{}", ran.out);
+    // A manifest that was kept elsewhere notices what was cut off the store itself.
+    assert_eq!(kept.run(&["verify", "--write-manifest", "kept.json"]).code, 0);
+    let older = Kept::small("older");
+    std::fs::copy(kept.file("kept.json"), older.file("kept.json")).unwrap();
+    let ran = older.run(&["verify", "--manifest", "kept.json"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("was not signed by this store"), "{}", ran.out);
+}
+
+#[test]
+fn a_backup_that_cannot_be_reached_is_the_exit_code() {
+    let kept = Kept::small("unreached");
+    assert_eq!(kept.run(&["backup", "b.db"]).code, 0);
+    std::fs::remove_file(kept.file("b.db")).unwrap();
+    let ran = kept.run(&["forget", "--thread", "trip", "--yes"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("forgotten: "), "{}", ran.out);
+    assert!(ran.err.contains("b.db could not be reached and may still hold it"), "{}", ran.err);
+    assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
+    assert_eq!(kept.run(&["verify"]).code, 0);
+}
+
+#[test]
+fn a_store_with_a_master_key_opens_with_it_alone() {
+    let (old, new) = ("ab".repeat(32), "cd".repeat(32));
+    let options =
+        Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
+    let kept = Kept::small_with("keys", &options);
+    for (name, key) in [("old.key", &*old), ("new.key", &*new), ("bad.key", "abc")] {
+        std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
+    }
+    let told = |ran: &Ran, code: i32, message: &str| {
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        assert!(ran.err.contains(message), "{}", ran.err);
+        assert!(!ran.err.contains(&old) && !ran.err.contains(&new), "a key was shown");
+    };
+    told(&kept.run(&["threads"]), 69, "--master-key-file or THROUGHLINE_MASTER_KEY");
+    told(
+        &kept.run(&["threads", "--master-key-file", "new.key"]),
+        69,
+        "the master key does not open",
+    );
+    told(&kept.run(&["threads", "--master-key-file", "bad.key"]), 2, "bad.key: a master key is 64");
+    told(&kept.run(&["threads", "--master-key-file", "none.key"]), 1, "none.key cannot be read");
+    let bad = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old[1..])], &["threads"], b"");
+    told(&bad, 2, "THROUGHLINE_MASTER_KEY: a master key is 64");
+    let ran = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old)], &["threads"], b"");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = kept.run(&["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("rotated: 12 contents"), "{}", ran.out);
+    told(
+        &kept.run(&["threads", "--master-key-file", "old.key"]),
+        69,
+        "the master key does not open",
+    );
+    let both = ["--master-key-file", "new.key", "--retired-key-file", "old.key"];
+    let ran = kept.run(&[&["verify"][..], &both].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+}
+
+#[test]
+fn what_cannot_be_opened_is_told_with_what_to_do() {
+    let kept = Kept::nothing("absent");
+    let data = kept.file("data");
+    let home = [("THROUGHLINE_STORE", ""), ("XDG_DATA_HOME", data.to_str().unwrap())];
+    for command in [
+        &["threads"][..],
+        &["runs"],
+        &["items", "x"],
+        &["export"],
+        &["fork", "x"],
+        &["verify"],
+        &["forget", "--thread", "x", "--yes"],
+        &["prune", "--days", "1"],
+        &["backup", "b.db"],
+        &["stats"],
+    ] {
+        let ran = kept.run_with(&home, command, b"");
+        assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{command:?}: {}", ran.err);
+        assert!(ran.err.contains("there is no store at sqlite://"), "{}", ran.err);
+        assert!(
+            ran.err.contains("data/throughline/throughline.db yet: `throughline import` makes one"),
+            "{}",
+            ran.err
+        );
+    }
+    assert_eq!(files_in(&kept.folder), [""; 0], "what only reads makes nothing");
+
+    let export = Kept::small("for-absent").run(&["export"]).out;
+    let ran = kept.run_with(&home, &["import", "-"], export.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(data.join("throughline/throughline.db").is_file());
+
+    let told = |kept: &Kept, arguments: &[&str], code: i32, message: &str| {
+        let ran = kept.run(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    };
+    std::fs::write(kept.file("a.db"), "these are only words, and many of them".repeat(100))
+        .unwrap();
+    told(&kept, &["threads"], 65, "is not a database: choose another file for the store");
+    told(&kept, &["verify"], 65, "is not a database: choose another file for the store");
+    std::fs::remove_file(kept.file("a.db")).unwrap();
+    kept.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    told(&kept, &["threads"], 65, "is a database of another program");
+    told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "is of no known kind");
+    told(&kept, &["threads", "--store", "sqlite://"], 65, "no file name");
+    // A place where nobody can write, whoever runs the tests.
+    told(
+        &kept,
+        &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
+        65,
+        "standard input is empty",
+    );
+    let ran = kept.run_with(
+        &[],
+        &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
+        export.as_bytes(),
+    );
+    assert_eq!((ran.code, ran.out.as_str()), (69, ""));
+    assert!(ran.err.contains("/proc/nowhere/a.db cannot be"), "{}", ran.err);
+
+    let newer = Kept::small("newer");
+    newer.database().pragma_update(None, "user_version", 99).unwrap();
+    told(&newer, &["stats"], 69, "has schema 99, and this program knows");
+
+    let empty = Kept::empty("empty");
+    for (command, message) in [
+        (&["threads"][..], "there are no threads of the tenant default"),
+        (&["runs"], "there are no runs of the tenant default"),
+        (&["verify"], "is intact"),
+        (&["prune", "--days", "1"], "nothing expires"),
+    ] {
+        let ran = empty.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{command:?}");
+        assert!(ran.out.contains(message), "{command:?}: {}", ran.out);
+    }
+    assert_eq!(empty.run(&["export"]).code, 0);
+    told(&empty, &["items", "x"], 2, "there is no thread or run x of the tenant default");
+    told(&empty, &["runs", "--thread", "x"], 2, "there is no thread x of the tenant default");
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_done() {
+    let kept = Kept::small("usage");
+    std::fs::write(kept.file("policy.json"), r#"{"kees":[]}"#).unwrap();
+    std::fs::write(kept.file("broken.json"), "{").unwrap();
+    std::fs::write(kept.file("words.jsonl"), "words\n").unwrap();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["items"], 2, "required arguments were not provided"),
+        (&["items", "nope"], 2, "there is no thread or run nope of the tenant default"),
+        (
+            &["items", "trip", "--tenant", "acme"],
+            2,
+            "there is no thread or run trip of the tenant acme",
+        ),
+        (&["items", "trip", "--after", "x"], 2, "invalid digit"),
+        (&["items", "trip", "--redaction", "policy.json"], 65, "policy.json: "),
+        (&["items", "trip", "--redaction", "broken.json"], 65, "broken.json:1:2: not JSON"),
+        (&["items", "trip", "--redaction", "none.json"], 1, "none.json cannot be read"),
+        (
+            &["items", "trip", "--redaction", "policy.json", "--no-redaction"],
+            2,
+            "cannot be used with",
+        ),
+        (&["threads", "--limit", "0"], 2, "0 is not in 1..=100000"),
+        (&["threads", "--after", "nope"], 2, "there is no thread nope"),
+        (&["threads", "--tenant", ""], 2, "a value is required"),
+        (&["export", "--thread", "nope"], 2, "there is no thread nope"),
+        (&["export", "--thread", "run-1"], 2, "run-1 is a run of the thread trip: name a thread"),
+        (&["export", "--output", "a.db"], 2, "would overwrite the store"),
+        (&["export", "--output", "."], 2, "is a directory"),
+        (&["export", "--output", "none/x.jsonl"], 1, "none/x.jsonl cannot be written"),
+        (&["import", "none.jsonl"], 1, "none.jsonl cannot be opened"),
+        (&["import", "."], 1, "is a directory"),
+        (&["import", "words.jsonl"], 65, "words.jsonl: line 1 is not JSON"),
+        (&["verify", "words.jsonl"], 65, "words.jsonl: line 1 is not JSON"),
+        (&["verify", "none.jsonl"], 2, "none.jsonl cannot be opened"),
+        (&["verify", "--manifest", "words.jsonl"], 65, "words.jsonl is no manifest"),
+        (&["verify", "--manifest", "none.json"], 2, "none.json cannot be read"),
+        (&["forget"], 2, "--thread <THREAD>"),
+        (&["forget", "--thread", "trip"], 2, "add --yes if it is meant"),
+        (&["forget", "--thread", "nope", "--yes"], 2, "there is no thread nope"),
+        (&["forget", "--thread", "trip", "--item", "nope", "--yes"], 2, "there is no item nope"),
+        (&["prune"], 2, "--days <N>|--bytes <SIZE>"),
+        (&["prune", "--bytes", "much"], 2, "write a number of bytes as"),
+        (&["prune", "--days", "0"], 2, "0 is not in 1..=100000"),
+        (&["backup", "a.db"], 2, "exists already"),
+        (&["backup", "none/b.db"], 69, "none/b.db"),
+        (&["rotate"], 2, "--new-key-file <FILE>"),
+        (&["rotate", "--new-key-file", "words.jsonl"], 2, "words.jsonl: a master key is 64"),
+    ];
+    let before = kept.run(&["export"]).out;
+    for (arguments, code, message) in cases {
+        let ran = kept.run(arguments);
+        assert_eq!(ran.code, *code, "{arguments:?}: {}{}", ran.err, ran.out);
+        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+    }
+    assert_eq!(said(&kept.run(&["export"]).out), said(&before));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    use std::process::{Command, Stdio};
+    let kept = Kept::small("gone");
+    for arguments in [&["export"][..], &["threads"], &["items", "trip"], &["stats"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+            .args(arguments)
+            .env("THROUGHLINE_STORE", kept.url())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let ran = child.wait_with_output().unwrap();
+        assert_eq!((ran.status.code(), &*String::from_utf8_lossy(&ran.stderr)), (Some(0), ""));
+    }
+}
+
+#[test]
+fn where_nobody_may_write_nothing_is_claimed() {
+    let kept = Kept::small("read-only");
+    let export = kept.run(&["export"]).out;
+    // Root may write anywhere but here.
+    let ran = kept.run(&["export", "--output", "/proc/export.jsonl"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("/proc/export.jsonl cannot be written"), "{}", ran.err);
+    let ran = kept.run(&["backup", "/proc/b.db"]);
+    assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
+    assert!(ran.err.contains("/proc/b.db"), "{}", ran.err);
+    let folder = kept.file("closed");
+    std::fs::create_dir(&folder).unwrap();
+    let permissions = |mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    permissions(0o555);
+    if std::fs::write(folder.join("probe"), "").is_err() {
+        let url = format!("sqlite://{}", folder.join("a.db").display());
+        let ran = kept.run_with(&[], &["import", "--store", &url, "-"], export.as_bytes());
+        assert_eq!((ran.code, ran.out.as_str()), (69, ""));
+        assert!(ran.err.contains("closed/a.db cannot be"), "{}", ran.err);
+    }
+    permissions(0o755);
+}
+
+#[test]
+fn what_is_interrupted_leaves_nothing_half_written() {
+    use std::process::{Command, Stdio};
+    let kept = Kept::nothing("interrupted");
+    kept.written(&Options::default(), async |journal| {
+        let mut long = Append::to("long").opening(LogOpening::thread());
+        for number in 0..3000 {
+            long =
+                long.record(NewRecord::new("item", format!("{number} {}", "words ".repeat(700))));
+        }
+        journal.commit(Batch::of("default").append(long)).await.unwrap();
+    });
+    for (arguments, file) in
+        [(&["export", "--output", "all.jsonl"][..], "all.jsonl"), (&["backup", "b.db"], "b.db")]
+    {
+        let child = Command::new(env!("CARGO_BIN_EXE_throughline"))
+            .args(arguments)
+            .current_dir(&kept.folder)
+            .env("THROUGHLINE_STORE", kept.url())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let is_begun = || files_in(&kept.folder).iter().any(|name| !name.starts_with("a.db"));
+        while !is_begun() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let id = child.id().to_string();
+        Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let ran = child.wait_with_output().unwrap();
+        let left: Vec<String> =
+            files_in(&kept.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        // It may have been done before it was told to stop: then all of it is there.
+        match ran.status.code() {
+            Some(130) => {
+                assert!(told.contains("interrupted: nothing was written"), "{told}");
+                assert_eq!(left, [""; 0]);
+            }
+            code => {
+                assert_eq!((code, left), (Some(0), vec![file.to_owned()]), "{told}");
+                std::fs::remove_file(kept.file(file)).unwrap();
+            }
+        }
+    }
+    assert_eq!(kept.run(&["verify"]).code, 0);
+}
+
+fn files_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}

@@ -1,0 +1,98 @@
+//! Running the binary as a person would.
+
+pub(crate) mod kept;
+pub(crate) mod serving;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use throughline_codec::Catalog;
+use throughline_testkit::workspace_root;
+
+/// What a run said, and how it ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs it in the workspace.
+pub(crate) fn throughline(arguments: &[&str], input: &[u8]) -> Ran {
+    throughline_in(&workspace_root(), arguments, input)
+}
+
+/// Runs it in a folder.
+pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+    throughline_with(&[], folder, arguments, input)
+}
+
+/// Runs it in a folder, with variables of the environment, and without those of whoever runs the tests.
+pub(crate) fn throughline_with(
+    environment: &[(&str, &str)],
+    folder: &Path,
+    arguments: &[&str],
+    input: &[u8],
+) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+    let mut child = without_keys(&mut command)
+        .env_remove("THROUGHLINE_STORE")
+        .env_remove("THROUGHLINE_MASTER_KEY")
+        .env("TZ", "UTC")
+        .envs(environment.iter().copied())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its arguments does not read, so a closed pipe is no fault here.
+    child.stdin.take().unwrap().write_all(input).ok();
+    let ran = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran {
+        code: ran.status.code().expect("it was not killed"),
+        out: text(ran.stdout),
+        err: text(ran.stderr),
+    }
+}
+
+/// Variables besides the rows' own that say something of providers.
+const ADDRESSES: [&str; 12] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AZURE_OPENAI_ENDPOINT",
+    "SNOWFLAKE_ACCOUNT",
+    "OLLAMA_BASE_URL",
+    "OLLAMA_HOST",
+    "VLLM_BASE_URL",
+    "LLAMA_BASE_URL",
+    "GPUSTACK_BASE_URL",
+];
+
+/// The same command, which knows nothing of the providers of whoever runs the tests.
+pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
+    let rows = Catalog::builtin().providers().iter();
+    for name in rows.filter_map(|row| row.key_env.as_deref()).chain(ADDRESSES) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A place for a file of that name.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// A file of that name with that text, as an argument.
+pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = scratch(name);
+    std::fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
+}

@@ -1,0 +1,145 @@
+//! What the tests of replay share: targets, a store of their own, and one conversation after another with it.
+
+pub(crate) mod recorded;
+pub(crate) mod said;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use throughline_codec::{Asked, Catalog, Codec, codec};
+use throughline_core::{
+    Body, Call, Encoded, Item, Name, NodeId, Provider, Reply, Request, Target, Tenant, Wire,
+};
+use throughline_server::{Claims, Replay, Restored, Turn};
+use throughline_store::{Durability, Journal, Options, open};
+use throughline_testkit::Folder;
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+/// The codec of a wire by its name.
+pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
+    codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
+}
+
+/// The provider's own row on that wire, or the generic one.
+pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
+    let catalog = Catalog::builtin();
+    let wire = Wire::new(wire.to_owned());
+    let row = catalog.provider_on(provider, &wire).unwrap_or_else(|| {
+        let is_chat = wire == Wire::OPENAI_CHAT;
+        let generic = if is_chat { catalog.provider("compatible") } else { None };
+        let generic = generic.or_else(|| catalog.default_provider(&wire)).unwrap();
+        Arc::new(Provider { name: Name::from(provider), ..Provider::clone(&generic) })
+    });
+    catalog.target(&row, model, "test")
+}
+
+/// One target of every wire, each at a provider and model of its own.
+pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
+    let rows = [
+        ("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
+        ("openai", "openai-responses", "gpt-5.2"),
+        ("openrouter", "openai-chat", "anthropic/claude-sonnet-4.5"),
+        ("gemini", "gemini", "gemini-3-pro-preview"),
+        ("bedrock", "bedrock-converse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    ];
+    rows.iter().map(|(name, wire, model)| (codec_of(wire), target(name, wire, model))).collect()
+}
+
+pub(crate) fn request(path: &str, body: impl Into<Bytes>) -> Request {
+    Request { path: Name::from(path), headers: Vec::new(), body: body.into() }
+}
+
+/// A request in a wire's own words, read for that target.
+pub(crate) fn call_of(codec: &dyn Codec, target: &Target, body: &Value) -> Call {
+    let request = request(&codec.path(target, false), body.to_string());
+    codec.decode_request(&request, &Asked::of(target.clone())).unwrap()
+}
+
+/// A whole answer in a wire's own words.
+pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Reply {
+    codec.decode_reply(&Bytes::from(body.to_string()), &Asked::of(target.clone())).unwrap()
+}
+
+/// A gateway's heart on a store of its own.
+pub(crate) struct House {
+    pub(crate) replay: Replay,
+    pub(crate) journal: Journal,
+    url: String,
+    /// Is deleted with the house.
+    _folder: Folder,
+}
+
+impl House {
+    pub(crate) async fn new() -> Self {
+        let folder = Folder::new("server");
+        let options = Options { durability: Durability::Relaxed, ..Options::default() };
+        let url = format!("sqlite://{}", folder.join("store.db").display());
+        let journal = open(&url, &options).await.unwrap();
+        let replay = Replay::new(Arc::new(journal.clone()), Claims::new(KEY));
+        Self { replay, journal, url, _folder: folder }
+    }
+
+    /// The same store, as another process opens it.
+    pub(crate) async fn another(&self) -> Journal {
+        open(&self.url, &Options::default()).await.unwrap()
+    }
+
+    /// The same store, with nothing remembered.
+    pub(crate) fn forgetful(&self) -> Replay {
+        Replay::new(Arc::new(self.journal.clone()), Claims::new(KEY))
+    }
+
+    pub(crate) async fn capture(
+        &self,
+        tenant: &Tenant,
+        restored: &Restored,
+        reply: &Reply,
+        encoded: &Encoded,
+    ) -> Option<NodeId> {
+        let node = Claims::fresh_node().unwrap();
+        self.capture_as(node, tenant, restored, reply, encoded).await
+    }
+
+    pub(crate) async fn capture_as(
+        &self,
+        node: NodeId,
+        tenant: &Tenant,
+        restored: &Restored,
+        reply: &Reply,
+        encoded: &Encoded,
+    ) -> Option<NodeId> {
+        let conversation = &restored.conversation;
+        let turn = Turn {
+            node,
+            conversation,
+            reply,
+            prefix: encoded.prefix,
+            ids: &[],
+            story: None,
+            response: None,
+        };
+        self.replay.capture(tenant, &turn).await.unwrap()
+    }
+}
+
+/// The opaque values of these Items, each with what it stands on.
+pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
+    let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
+    seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()
+}
+
+pub(crate) fn kind_of(item: &Item) -> String {
+    match &item.body {
+        Body::Text(text) => format!("text {text}"),
+        Body::Thought(thought) => format!("thought {}", thought.content),
+        Body::Call(call) => format!("call {}", call.name),
+        Body::Hosted(hosted) => format!("hosted {}", hosted.name),
+        Body::Media(_)
+        | Body::Result(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => "other".to_owned(),
+    }
+}

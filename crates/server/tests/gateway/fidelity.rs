@@ -1,0 +1,213 @@
+//! What a provider says reaches a caller of the same dialect as it was said: byte for byte, however it is cut and compressed,
+//! and the official clients make of it what they make of the provider's own answer. It is kept all the same.
+
+use std::sync::Arc;
+
+use crate::harness::scripted::{Coding, Cut, Manner, Scripted, model};
+use crate::harness::{Opening, QUESTION, Say, official};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use serde_json::Value;
+use throughline_codec::{Framer, Framing};
+use throughline_server::ReplayMode;
+use throughline_testkit::{Folder, chunks, figure, proptest_config};
+
+/// A gateway before a provider that always says the same.
+struct Stage {
+    scripted: Arc<Scripted>,
+    url: String,
+    _folder: Folder,
+}
+
+/// An answer as a caller gets it.
+struct Got {
+    coding: Option<String>,
+    body: Bytes,
+}
+
+impl Stage {
+    async fn open() -> Self {
+        let scripted = Scripted::open().await;
+        let upstream = Arc::new(crate::harness::upstream(&scripted.url));
+        let (url, _, folder) =
+            crate::harness::serve(upstream, Opening::of(ReplayMode::Repair)).await;
+        Self { scripted, url, _folder: folder }
+    }
+
+    async fn ask(&self, say: Say, history: &[Value], stream: bool, user: &str) -> Got {
+        let (path, body) = say.request(model(say), history, stream);
+        let request = hyper::Request::post(format!("{}{path}", self.url))
+            .header("content-type", "application/json")
+            .header("anthropic-version", "2023-06-01")
+            .header("accept-encoding", "gzip, deflate, br, zstd")
+            .header("x-throughline-user", user)
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{say:?}, streamed {stream}");
+        let coding = response.headers().get("content-encoding");
+        let coding = coding.map(|value| value.to_str().unwrap().to_owned());
+        Got { coding, body: response.into_body().collect().await.unwrap().to_bytes() }
+    }
+
+    /// Asks, compares the bytes, and asks again as a client that sends no reasoning back: what it dropped is there again.
+    async fn compare(&self, say: Say, stream: bool, manner: Manner, user: &str) {
+        let what = format!("{say:?}, streamed {stream}, {manner:?}");
+        let said = self.scripted.said(say, stream);
+        let sent = manner.coding.of(&said.body);
+        let coding = manner.coding;
+        self.scripted.answers(manner);
+        let history = vec![say.user(QUESTION)];
+        let got = self.ask(say, &history, stream, user).await;
+        assert_eq!(got.coding.as_deref(), coding.name(), "{what}");
+        assert_eq!(got.body, sent, "{what}");
+        let (headers, _) = self.scripted.last();
+        assert_eq!(headers["accept-encoding"], "gzip, deflate, br", "{what}");
+        let said = if stream {
+            let mut reader = Framer::new(Framing::of_content_type(&said.kind).unwrap());
+            let mut frames = Vec::new();
+            reader.push(&said.body, &mut frames).unwrap();
+            reader.finish(&mut frames).unwrap();
+            say.streamed(&frames)
+        } else {
+            say.answer(&serde_json::from_slice(&said.body).unwrap())
+        };
+        let calls = say.calls(&said);
+        let reasoning = opaque(&said);
+        assert!(!reasoning.is_empty(), "{what}: {said:#?}");
+        let again: Vec<Value> =
+            [history, say.stripped(said), say.results(&calls)].into_iter().flatten().collect();
+        assert_eq!(opaque(&again), Vec::<String>::new(), "{what}");
+        self.ask(say, &again, stream, user).await;
+        let (_, asked) = self.scripted.last();
+        let asked: Value = serde_json::from_slice(&asked).unwrap();
+        assert_eq!(opaque(std::slice::from_ref(&asked)), reasoning, "{what}");
+    }
+}
+
+/// The seals in these values, and the reasoning that has none, in order.
+fn opaque(values: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest: Vec<&Value> = values.iter().rev().collect();
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Object(members) => {
+                for key in
+                    ["signature", "encrypted_content", "thoughtSignature", "reasoning_content"]
+                {
+                    found.extend(members.get(key).and_then(Value::as_str).map(str::to_owned));
+                }
+                rest.extend(members.values().rev());
+            }
+            Value::Array(elements) => rest.extend(elements.iter().rev()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    found
+}
+
+/// Every wire, whole and streamed, in every compression, cut at random and after every byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_pass_as_they_came_and_are_kept() {
+    let stage = Stage::open().await;
+    let mut compared = 0;
+    for say in Say::ALL {
+        for stream in [false, true] {
+            for coding in Coding::ALL {
+                for cut in [Cut::OneByte, Cut::Random(compared), Cut::At(Vec::new())] {
+                    let manner = Manner { cut, coding };
+                    stage.compare(say, stream, manner, &format!("user-{compared}")).await;
+                    compared += 1;
+                }
+            }
+        }
+    }
+    figure("answers that passed byte for byte and were kept", compared);
+}
+
+/// The same for cuts that proptest thinks of.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cut_changes_a_stream() {
+    let stage = Stage::open().await;
+    let config = proptest_config(12);
+    let cases = config.cases;
+    let mut runner = TestRunner::new(config);
+    for case in 0..cases {
+        for say in Say::ALL {
+            for coding in Coding::ALL {
+                let length = coding.of(&stage.scripted.said(say, true).body).len();
+                let places = chunks(length).new_tree(&mut runner).unwrap().current();
+                let manner = Manner { cut: Cut::At(places), coding };
+                let user = format!("{case}-{say:?}-{coding:?}");
+                stage.compare(say, true, manner, &user).await;
+            }
+        }
+    }
+}
+
+/// Of two who say the same, each is given back only what is its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_header_says_whose_conversation_it_is() {
+    let stage = Stage::open().await;
+    let say = Say::Messages;
+    let history = vec![say.user(QUESTION)];
+    let got = stage.ask(say, &history, false, "alice").await;
+    let said = say.answer(&serde_json::from_slice(&got.body).unwrap());
+    let (calls, reasoning) = (say.calls(&said), opaque(&said));
+    let again: Vec<Value> =
+        [history, say.stripped(said), say.results(&calls)].into_iter().flatten().collect();
+    for (user, owed) in [("bob", Vec::new()), ("alice", reasoning)] {
+        stage.ask(say, &again, false, user).await;
+        let (headers, asked) = stage.scripted.last();
+        let asked: Value = serde_json::from_slice(&asked).unwrap();
+        assert_eq!(opaque(std::slice::from_ref(&asked)), owed, "{user}");
+        assert_eq!(headers.get("x-throughline-user"), None, "the provider is not told");
+    }
+}
+
+/// What an official client makes of an answer through the gateway is what it makes of the provider's own.
+async fn tells_the_same(language: &str, script: &str, say: Say) {
+    let stage = Stage::open().await;
+    let (mut compared, models) = (0, [model(say)]);
+    for cut in [Cut::OneByte, Cut::Random(1), Cut::Random(2)] {
+        stage.scripted.answers(Manner { cut: cut.clone(), coding: Coding::Plain });
+        let mut told = Vec::new();
+        for url in [&stage.scripted.url, &stage.url] {
+            let run = official::run(language, script, url, "tell", &models);
+            let Some(output) = run.await else { return };
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{language}/{script}, {cut:?}: {error}");
+            told.push(String::from_utf8(output.stdout).unwrap());
+        }
+        assert_eq!(told[0].lines().count(), 2, "{}", told[0]);
+        assert!(told[0].len() > 1000, "{}", told[0]);
+        assert_eq!(told[0], told[1], "{language}/{script}, {cut:?}");
+        compared += 2;
+    }
+    figure(&format!("{language}/{script}: answers told alike"), compared);
+}
+
+macro_rules! clients {
+    ($($test:ident: $language:literal $script:literal $say:ident;)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            tells_the_same($language, $script, Say::$say).await;
+        })*
+    };
+}
+
+clients! {
+    fidelity_python_anthropic: "python" "anthropic_messages.py" Messages;
+    fidelity_python_openai_responses: "python" "openai_responses.py" Responses;
+    fidelity_python_openai_chat: "python" "openai_chat.py" Chat;
+    fidelity_python_google_genai: "python" "google_gemini.py" Gemini;
+    fidelity_node_anthropic: "node" "anthropic_messages.mjs" Messages;
+    fidelity_node_openai_responses: "node" "openai_responses.mjs" Responses;
+    fidelity_node_openai_chat: "node" "openai_chat.mjs" Chat;
+    fidelity_node_google_genai: "node" "google_gemini.mjs" Gemini;
+}

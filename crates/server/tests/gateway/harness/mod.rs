@@ -1,0 +1,624 @@
+//! A gateway with the simulators behind it, and a plain client for each dialect.
+
+pub(crate) mod official;
+pub(crate) mod scripted;
+
+use std::sync::Arc;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use throughline_codec::{Catalog, Frame, Framer, Framing};
+use throughline_core::{Boxed, Name, Provider, Upstream, Wire};
+use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_server::{
+    Admission, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy, Reached,
+    Replay, ReplayMode, Silent, Unpriced,
+};
+use throughline_sim::Simulator;
+use throughline_store::Journal;
+use throughline_testkit::Folder;
+
+pub(crate) const MODELS: [&str; 4] =
+    ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+/// A route: first to a Claude that nobody can reach, then to a GPT.
+pub(crate) const FALLBACK: &str = "fallback";
+/// An endpoint at which nobody listens.
+const DOWN: &str = "down";
+pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
+
+/// A dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    Messages,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+impl Say {
+    pub(crate) const ALL: [Say; 4] = [Say::Messages, Say::Responses, Say::Chat, Say::Gemini];
+}
+
+/// A gateway that is open.
+pub(crate) struct Gate {
+    url: String,
+    simulator: Simulator,
+    journal: Journal,
+    _folder: Folder,
+}
+
+/// There are no keys.
+struct NoKeys;
+
+impl Keyring for NoKeys {
+    fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
+        Box::pin(async { Ok(Admission::Open) })
+    }
+}
+
+/// The simulators, each model under its maker's row.
+struct Simulated {
+    catalog: Arc<Catalog>,
+}
+
+impl Simulated {
+    fn row(&self, model: &str) -> Option<Arc<Provider>> {
+        let rows = [
+            ("claude", "anthropic"),
+            ("gpt", "openai"),
+            ("gemini", "gemini"),
+            ("deepseek", "deepseek"),
+        ];
+        let (_, row) = rows.iter().find(|(begins, _)| model.starts_with(begins))?;
+        self.catalog.provider(row)
+    }
+}
+
+impl Directory for Simulated {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        if model == FALLBACK {
+            let [claude, gpt, ..] = MODELS;
+            let down = self.reach(claude)?.into_iter();
+            let down = down.map(|reached| Reached { endpoint: DOWN.into(), ..reached });
+            return Ok(down.chain(self.reach(gpt)?).collect());
+        }
+        let model = model.strip_prefix("sim/").unwrap_or(model);
+        let provider = self.row(model).ok_or_else(|| format!("there is no model `{model}`"))?;
+        let endpoint = Name::from(format!("sim-{}", provider.name));
+        Ok(vec![Reached {
+            endpoint,
+            account: "sim".into(),
+            is_callers: false,
+            provider,
+            model: model.into(),
+        }])
+    }
+
+    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+        None
+    }
+
+    fn models(&self) -> Vec<Name> {
+        MODELS.iter().map(|model| Name::from(*model)).collect()
+    }
+}
+
+/// The simulators' endpoints, each row at `{base}/at/{row}`.
+pub(crate) fn upstream(base: &str) -> Http {
+    let rows = ["anthropic", "openai", "gemini", "deepseek"];
+    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let options = EndpointOptions { retry, ..EndpointOptions::default() };
+    let endpoint = |name: &str, row: &str, at: &str| {
+        let row = Catalog::builtin().provider(row).unwrap();
+        let key = Source::Key(throughline_core::Credential::new("sim-key"));
+        Endpoint::new(name, row, at, key).unwrap().with(options)
+    };
+    let simulated =
+        rows.map(|row| endpoint(&format!("sim-{row}"), row, &format!("{base}/at/{row}")));
+    // Port 1 is nobody's.
+    let endpoints =
+        simulated.into_iter().chain([endpoint(DOWN, "anthropic", "http://127.0.0.1:1")]);
+    Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
+}
+
+/// How a gateway is opened.
+pub(crate) struct Opening {
+    pub(crate) mode: ReplayMode,
+    pub(crate) prefix: PrefixPolicy,
+    pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) directory: Arc<dyn Directory>,
+}
+
+impl Opening {
+    /// One without keys, before the simulators.
+    pub(crate) fn of(mode: ReplayMode) -> Self {
+        let directory = Simulated { catalog: Arc::new(Catalog::builtin().clone()) };
+        Self {
+            mode,
+            prefix: PrefixPolicy::default(),
+            keyring: Arc::new(NoKeys),
+            directory: Arc::new(directory),
+        }
+    }
+}
+
+/// Opens a gateway before that upstream. Gives its address, its store, and the folder of that.
+pub(crate) async fn serve(
+    upstream: Arc<dyn Upstream>,
+    opening: Opening,
+) -> (String, Journal, Folder) {
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let folder = Folder::new("gateway");
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    let store =
+        throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+    let operations = Operations::new(
+        Arc::new(store.clone()),
+        Arc::new(Unpriced),
+        Arc::new(Silent),
+        Limits::default(),
+    )
+    .unwrap();
+    let gateway = Gateway {
+        replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
+        upstream,
+        directory: opening.directory,
+        catalog,
+        mode: opening.mode,
+        prefix: opening.prefix,
+        keyring: opening.keyring,
+        allow_open: false,
+        body_limit: 64 << 20,
+        depth_limit: 512,
+        operations: Arc::new(operations),
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let never = std::future::pending::<()>;
+    tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
+    (url, store, folder)
+}
+
+/// The answer to any request to a gateway, when it has begun.
+pub(crate) async fn begin(
+    url: &str,
+    method: &str,
+    path: &str,
+    body: Vec<u8>,
+    headers: &[(&str, &str)],
+) -> hyper::Response<hyper::body::Incoming> {
+    let mut request = hyper::Request::builder().method(method).uri(format!("{url}{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    client.request(request).await.unwrap()
+}
+
+impl Gate {
+    pub(crate) async fn open(mode: ReplayMode) -> Self {
+        Self::open_with(Opening::of(mode), throughline_sim::Options::default()).await
+    }
+
+    /// One for whoever has a key of that ring.
+    pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
+        let opening = Opening { keyring, ..Opening::of(mode) };
+        Self::open_with(opening, throughline_sim::Options::default()).await
+    }
+
+    /// One before simulators that are started so.
+    pub(crate) async fn open_with(opening: Opening, simulators: throughline_sim::Options) -> Self {
+        let simulator = throughline_sim::start(simulators).await.unwrap();
+        let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), opening).await;
+        Self { url, simulator, journal, _folder: folder }
+    }
+
+    /// The store behind it.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The ids of the calls in the first answer, as the caller sees them.
+    pub(crate) async fn call_ids(&self, say: Say, model: &str, stream: bool) -> Vec<String> {
+        let said = self.ask(say, model, &[say.user(QUESTION)], stream).await.unwrap();
+        say.calls(&said).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Where it listens.
+    #[allow(dead_code, reason = "only the official clients ask")]
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What the simulator was asked so far.
+    pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
+        self.simulator.ledger()
+    }
+
+    pub(crate) fn assert_nothing_refused(&self) {
+        let ledger = self.simulator.ledger();
+        assert!(!ledger.entries.is_empty(), "nobody asked the simulator");
+        for entry in &ledger.entries {
+            assert_eq!(entry.refused, None, "{} {} refused {entry:?}", entry.wire, entry.model);
+        }
+    }
+
+    /// Two questions, with tools and reasoning. Gives the number of answers.
+    pub(crate) async fn converse(&self, say: Say, model: &str, stream: bool, drops: bool) -> usize {
+        let conversed = self.try_converse(say, model, stream, drops).await;
+        let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
+        conversed.map_err(|error| format!("{asked}: {error}")).unwrap()
+    }
+
+    pub(crate) async fn try_converse(
+        &self,
+        say: Say,
+        model: &str,
+        stream: bool,
+        drops: bool,
+    ) -> Result<usize, String> {
+        let mut history = vec![say.user(QUESTION)];
+        let (mut answers, mut finals) = (0, 0);
+        while finals < 2 {
+            let said = self.ask(say, model, &history, stream).await?;
+            answers += 1;
+            assert!(answers < 12, "the conversation does not end: {history:#?}");
+            let calls = say.calls(&said);
+            let said = if drops { say.stripped(said) } else { said };
+            history.extend(said);
+            if calls.is_empty() {
+                finals += 1;
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// How many requests reached the simulator.
+    pub(crate) fn requests(&self) -> usize {
+        self.simulator.ledger().entries.len()
+    }
+
+    /// The status and the body of the answer to one request.
+    pub(crate) async fn post(&self, say: Say, model: &str, history: &[Value]) -> (u16, Value) {
+        let (path, body) = say.request(model, history, false);
+        self.raw(&path, body.to_string().into_bytes(), &[]).await
+    }
+
+    /// The same for any body, with these headers.
+    pub(crate) async fn raw(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
+        let (status, _, body) = self.send("POST", path, body, headers).await;
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The document at a path.
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let (status, _, body) = self.send("GET", path, Vec::new(), &[]).await;
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The status, the headers and the body of the answer to any request.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> (u16, hyper::HeaderMap, bytes::Bytes) {
+        let response = self.begin(method, path, body, headers).await;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        (status, headers, response.into_body().collect().await.unwrap().to_bytes())
+    }
+
+    /// The answer to any request, when it has begun.
+    pub(crate) async fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+        headers: &[(&str, &str)],
+    ) -> hyper::Response<hyper::body::Incoming> {
+        begin(&self.url, method, path, body, headers).await
+    }
+
+    /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
+    pub(crate) async fn switch(&self, say: Say, models: &[&str], stream: bool, drops: bool) {
+        let mut history = vec![say.user(QUESTION)];
+        for model in models {
+            let said = self.ask(say, model, &history, stream).await;
+            let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
+            let said = said.map_err(|error| format!("{asked}: {error}")).unwrap();
+            let calls = say.calls(&said);
+            history.extend(if drops { say.stripped(said) } else { said });
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+        }
+    }
+
+    /// The messages that the answer adds to the history.
+    pub(crate) async fn ask(
+        &self,
+        say: Say,
+        model: &str,
+        history: &[Value],
+        stream: bool,
+    ) -> Result<Vec<Value>, String> {
+        let (path, body) = say.request(model, history, stream);
+        let request = hyper::Request::post(format!("{}{path}", self.url))
+            .header("content-type", "application/json")
+            .header("anthropic-version", "2023-06-01")
+            .body(Full::new(bytes::Bytes::from(body.to_string())))
+            .unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let response = client.request(request).await.unwrap();
+        let status = response.status();
+        let kind =
+            response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        if !status.is_success() {
+            return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
+        }
+        if !stream {
+            return Ok(say.answer(&serde_json::from_slice(&body).unwrap()));
+        }
+        let framing = kind.as_deref().and_then(Framing::of_content_type).unwrap();
+        let (mut reader, mut frames) = (Framer::new(framing), Vec::new());
+        reader.push(&body, &mut frames).unwrap();
+        reader.finish(&mut frames).unwrap();
+        Ok(say.streamed(&frames))
+    }
+}
+
+fn tools() -> [(&'static str, Value); 2] {
+    let with = |key: &str| json!({"type": "object", "properties": {key: {"type": "string"}}, "required": [key]});
+    [("get_weather", with("city")), ("get_time", with("zone"))]
+}
+
+/// A call: its id, its name.
+type CallOf = (String, String);
+
+impl Say {
+    pub(crate) fn user(self, text: &str) -> Value {
+        match self {
+            Say::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+            Say::Messages | Say::Responses | Say::Chat => json!({"role": "user", "content": text}),
+        }
+    }
+
+    pub(crate) fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
+        match self {
+            Say::Messages => {
+                let tools =
+                    tools().map(|(name, schema)| json!({"name": name, "input_schema": schema}));
+                let thinking = json!({"type": "enabled", "budget_tokens": 2048});
+                let body = json!({"model": model, "max_tokens": 8192, "thinking": thinking, "tools": tools,
+                                  "messages": history, "stream": stream});
+                ("/v1/messages".to_owned(), body)
+            }
+            Say::Responses => {
+                let tools = tools().map(|(name, schema)| json!({"type": "function", "name": name, "parameters": schema}));
+                let body = json!({"model": model, "input": history, "tools": tools, "store": false,
+                                  "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium"},
+                                  "stream": stream});
+                ("/v1/responses".to_owned(), body)
+            }
+            Say::Chat => {
+                let tools = tools().map(|(name, schema)| {
+                    json!({"type": "function", "function": {"name": name, "parameters": schema}})
+                });
+                let body = json!({"model": model, "messages": history, "tools": tools,
+                                  "reasoning_effort": "medium", "stream": stream});
+                ("/v1/chat/completions".to_owned(), body)
+            }
+            Say::Gemini => {
+                let tools = tools()
+                    .map(|(name, schema)| json!({"name": name, "parametersJsonSchema": schema}));
+                let thinking = json!({"includeThoughts": true, "thinkingLevel": "LOW"});
+                let body = json!({"contents": history, "tools": [{"functionDeclarations": tools}],
+                                  "generationConfig": {"thinkingConfig": thinking}});
+                let verb = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+                (format!("/v1beta/models/{model}:{verb}"), body)
+            }
+        }
+    }
+
+    pub(crate) fn answer(self, body: &Value) -> Vec<Value> {
+        match self {
+            Say::Messages => vec![json!({"role": "assistant", "content": body["content"]})],
+            Say::Responses => body["output"].as_array().unwrap().clone(),
+            Say::Chat => vec![body["choices"][0]["message"].clone()],
+            Say::Gemini => vec![body["candidates"][0]["content"].clone()],
+        }
+    }
+
+    pub(crate) fn streamed(self, frames: &[Frame]) -> Vec<Value> {
+        let events = frames.iter().filter(|frame| &*frame.data != b"[DONE]");
+        let events: Vec<Value> =
+            events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
+        match self {
+            Say::Messages => vec![json!({"role": "assistant", "content": blocks(&events)})],
+            Say::Responses => {
+                let last =
+                    events.iter().find(|event| event["type"] == "response.completed").unwrap();
+                self.answer(&last["response"])
+            }
+            Say::Chat => vec![chat_message(&events)],
+            Say::Gemini => {
+                let parts =
+                    |event: &Value| event["candidates"][0]["content"]["parts"].as_array().cloned();
+                let parts: Vec<Value> = events.iter().filter_map(parts).flatten().collect();
+                vec![json!({"role": "model", "parts": parts})]
+            }
+        }
+    }
+
+    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallOf> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        match self {
+            Say::Messages => {
+                let blocks = all(&said[0]["content"])
+                    .into_iter()
+                    .filter(|block| block["type"] == "tool_use");
+                blocks.map(|block| (text(&block["id"]), text(&block["name"]))).collect()
+            }
+            Say::Responses => {
+                let calls = said.iter().filter(|item| item["type"] == "function_call");
+                calls.map(|item| (text(&item["call_id"]), text(&item["name"]))).collect()
+            }
+            Say::Chat => {
+                let calls = all(&said[0]["tool_calls"]).into_iter();
+                calls.map(|call| (text(&call["id"]), text(&call["function"]["name"]))).collect()
+            }
+            Say::Gemini => {
+                let calls = all(&said[0]["parts"])
+                    .into_iter()
+                    .filter(|part| part["functionCall"].is_object());
+                calls
+                    .map(|part| {
+                        (text(&part["functionCall"]["id"]), text(&part["functionCall"]["name"]))
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    pub(crate) fn results(self, calls: &[CallOf]) -> Vec<Value> {
+        match self {
+            Say::Messages => {
+                let results = calls.iter().map(|(id, _)| {
+                    json!({"type": "tool_result", "tool_use_id": id, "content": "sunny and noon"})
+                });
+                vec![json!({"role": "user", "content": results.collect::<Vec<_>>()})]
+            }
+            Say::Responses => calls
+                .iter()
+                .map(|(id, _)| json!({"type": "function_call_output", "call_id": id, "output": "sunny and noon"}))
+                .collect(),
+            Say::Chat => calls
+                .iter()
+                .map(|(id, _)| json!({"role": "tool", "tool_call_id": id, "content": "sunny and noon"}))
+                .collect(),
+            Say::Gemini => {
+                let parts = calls.iter().map(|(id, name)| {
+                    let mut response = json!({"name": name, "response": {"result": "sunny and noon"}});
+                    if !id.is_empty() {
+                        response["id"] = json!(id);
+                    }
+                    json!({"functionResponse": response})
+                });
+                vec![json!({"role": "user", "parts": parts.collect::<Vec<_>>()})]
+            }
+        }
+    }
+
+    /// What a careless client keeps of an answer: nothing of the reasoning.
+    pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
+        let without = |list: &Value, drops: fn(&Value) -> bool| {
+            list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
+        };
+        let kept =
+            said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
+                match self {
+                    Say::Messages => {
+                        message["content"] =
+                            json!(without(&message["content"], |block| block["type"]
+                                == "thinking"
+                                || block["type"] == "redacted_thinking"));
+                    }
+                    Say::Gemini => {
+                        let mut parts = without(&message["parts"], |part| part["thought"] == true);
+                        for part in &mut parts {
+                            part.as_object_mut().unwrap().remove("thoughtSignature");
+                        }
+                        message["parts"] = json!(parts);
+                    }
+                    Say::Chat => {
+                        let message = message.as_object_mut().unwrap();
+                        for key in ["reasoning_content", "reasoning", "reasoning_details"] {
+                            message.remove(key);
+                        }
+                    }
+                    Say::Responses => {}
+                }
+                message
+            });
+        kept.collect()
+    }
+}
+
+/// The blocks that a stream of Anthropic's adds up to.
+fn blocks(events: &[Value]) -> Vec<Value> {
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut arguments = String::new();
+    for event in events {
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                blocks.push(event["content_block"].clone());
+                arguments.clear();
+            }
+            "content_block_delta" => {
+                let (block, delta) = (blocks.last_mut().unwrap(), &event["delta"]);
+                for key in ["text", "thinking", "signature"] {
+                    if let Some(more) = delta[key].as_str() {
+                        let said = block[key].as_str().unwrap_or_default();
+                        block[key] = json!(format!("{said}{more}"));
+                    }
+                }
+                arguments.push_str(delta["partial_json"].as_str().unwrap_or_default());
+            }
+            "content_block_stop" if !arguments.is_empty() => {
+                blocks.last_mut().unwrap()["input"] = serde_json::from_str(&arguments).unwrap();
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// The message that a stream of chat chunks adds up to.
+fn chat_message(events: &[Value]) -> Value {
+    let mut message = json!({"role": "assistant", "content": ""});
+    let mut calls: Vec<Value> = Vec::new();
+    for delta in
+        events.iter().filter_map(|event| event["choices"].get(0)).map(|choice| &choice["delta"])
+    {
+        for key in ["content", "reasoning_content"] {
+            if let Some(more) = delta[key].as_str() {
+                let said = message[key].as_str().unwrap_or_default();
+                message[key] = json!(format!("{said}{more}"));
+            }
+        }
+        for new in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = usize::try_from(new["index"].as_u64().unwrap()).unwrap();
+            while calls.len() <= index {
+                calls.push(json!({"type": "function", "function": {"name": "", "arguments": ""}}));
+            }
+            if new["id"].is_string() {
+                calls[index]["id"] = new["id"].clone();
+            }
+            for key in ["name", "arguments"] {
+                let said = calls[index]["function"][key].as_str().unwrap().to_owned();
+                let more = new["function"][key].as_str().unwrap_or_default();
+                calls[index]["function"][key] = json!(format!("{said}{more}"));
+            }
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    message
+}

@@ -1,0 +1,148 @@
+//! The end of an answer is told when the answer is kept, and only that waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::house::{House, Plan, Provider, STREAM, STREAM_HEAD, question, store};
+use throughline_core::{
+    Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, Tenant,
+    VaultKey,
+};
+use throughline_server::{Limits, usage_log};
+use throughline_store::Journal;
+use throughline_testkit::Folder;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+/// A store that keeps nothing before it is let.
+struct Held {
+    journal: Journal,
+    /// One for each batch that may be kept.
+    let_go: Arc<Semaphore>,
+}
+
+impl Store for Held {
+    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+        Box::pin(async move {
+            // The account of what was used is no answer.
+            if batch.tenant != usage_log().0 {
+                self.let_go.acquire().await.unwrap().forget();
+            }
+            self.journal.commit(batch).await
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        after: u64,
+        limit: u32,
+    ) -> Boxed<'a, Vec<Record>> {
+        self.journal.read(tenant, log, after, limit)
+    }
+
+    fn place_of_event<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        event: u64,
+    ) -> Boxed<'a, u64> {
+        self.journal.place_of_event(tenant, log, event)
+    }
+
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+        self.journal.wait(tenant, log, after)
+    }
+
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+        self.journal.log(tenant, log)
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        at_most: u64,
+    ) -> Boxed<'a, Option<Record>> {
+        self.journal.checkpoint(tenant, log, at_most)
+    }
+
+    fn lease<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        owner: &'a str,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        self.journal.lease(tenant, log, owner, time)
+    }
+
+    fn renew<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+        time: Duration,
+    ) -> Boxed<'a, Lease> {
+        self.journal.renew(tenant, log, fence, time)
+    }
+
+    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+        self.journal.release(tenant, log, fence)
+    }
+
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
+        self.journal.find(tenant, keys)
+    }
+
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+        self.journal.forget_run(tenant, run)
+    }
+
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> Boxed<'a, Vec<Pending>> {
+        self.journal.pending(tenant, log)
+    }
+}
+
+/// Reads until that was said. Gives all that was.
+async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
+    let mut heard = Vec::new();
+    loop {
+        let said = String::from_utf8_lossy(&heard).into_owned();
+        if said.contains(text) {
+            return said;
+        }
+        assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0, "it ended early: {said}");
+    }
+}
+
+/// A provider may say all of its answer in one piece: every frame but the last goes on at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_last_frame_waits_until_the_answer_is_kept() {
+    let folder = Folder::new("hold");
+    let journal = store(&folder).await;
+    let provider = Provider::saying([STREAM_HEAD, STREAM].concat()).await;
+    // The same wire, where bytes pass, and another dialect.
+    let chat = r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
+    for (path, body, before, last) in [
+        ("/v1/messages", question("claude-sonnet-4-5", true), "message_delta", "message_stop"),
+        ("/v1/chat/completions", chat.to_owned(), "Hello there", "[DONE]"),
+    ] {
+        let let_go = Arc::new(Semaphore::new(0));
+        let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go) };
+        let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
+        let house = House::open_on(&provider, Arc::new(held), Plan { limits, ..Plan::default() });
+        let mut stream = house.begun(&house.request(path, "", &body)).await;
+        let begun = heard_until(&mut stream, before).await;
+        assert!(!begun.contains(last), "{path}: the end was told before it was kept: {begun}");
+        let_go.add_permits(1);
+        heard_until(&mut stream, last).await;
+        house.close().await;
+    }
+}

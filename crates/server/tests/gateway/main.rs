@@ -1,0 +1,31 @@
+//! The gateway before real callers: one program, so that what they share is built and linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking, and asks the clock itself"
+)]
+
+mod chain;
+mod claims;
+mod common;
+mod count;
+mod dialects;
+mod door;
+mod fidelity;
+mod harness;
+mod hold;
+mod house;
+mod lossy;
+mod minds;
+mod prefix;
+mod recordings;
+mod responses;
+mod restore;
+mod sdk;
+mod stories;
+mod usage;

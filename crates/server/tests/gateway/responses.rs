@@ -1,0 +1,150 @@
+//! Responses that the gateway keeps, and conversations that go on from them.
+
+use crate::harness::{Gate, MODELS};
+use serde_json::{Value, json};
+use throughline_core::{LogId, Tenant};
+use throughline_server::ReplayMode;
+
+async fn create(gate: &Gate, body: &Value) -> (u16, Value) {
+    gate.raw("/v1/responses", body.to_string().into_bytes(), &[]).await
+}
+
+async fn answered(gate: &Gate, body: &Value) -> Value {
+    let (status, response) = create(gate, body).await;
+    assert_eq!(status, 200, "{body} → {response}");
+    response
+}
+
+fn id(response: &Value) -> String {
+    response["id"].as_str().unwrap().to_owned()
+}
+
+async fn delete(gate: &Gate, id: &str) -> (u16, Value) {
+    let (status, _, body) =
+        gate.send("DELETE", &format!("/v1/responses/{id}"), Vec::new(), &[]).await;
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+/// What the request of a call was when it was sent.
+async fn sent(gate: &Gate, body: &Value) -> (Value, Value) {
+    let (status, told, answer) =
+        gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(status, 200, "{answer}");
+    let call = told["x-throughline-call"].to_str().unwrap();
+    let (_, story) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    (story, answer)
+}
+
+/// A conversation goes on from a response, whoever gave it and whoever answers next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_at_any_provider() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let mut previous = Value::Null;
+    let order = [0, 1, 1, 2, 3, 0, 1];
+    for (number, model) in order.into_iter().map(|model| MODELS[model]).enumerate() {
+        let question = format!("Question {number}");
+        let body = json!({"model": model, "input": question, "previous_response_id": previous});
+        let (story, response) = sent(&gate, &body).await;
+        assert_eq!(story["came"]["body"], body, "{story:#}");
+        assert_eq!(
+            response["previous_response_id"].is_null(),
+            number == 0 || number == 1 || number == 6
+        );
+        let told = story["sent"]["body"].to_string();
+        // Whoever gave the last response and keeps it is told what is new; every other is told everything.
+        let is_told = |question: usize| told.contains(&format!("Question {question}"));
+        let is_home = number == 2;
+        assert!(is_told(number), "{story:#}");
+        assert!((0..number).all(|earlier| is_told(earlier) != is_home), "{number}: {story:#}");
+        let path = format!("/v1/responses/{}/input_items?order=asc&limit=100", id(&response));
+        let (_, listed) = gate.get(&path).await;
+        let listed = listed.to_string();
+        assert!((0..=number).all(|earlier| listed.contains(&format!("Question {earlier}"))));
+        previous = response["id"].clone();
+    }
+    gate.assert_nothing_refused();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_kept_cannot_be_gone_on_from() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    for model in MODELS {
+        let unkept = answered(&gate, &json!({"model": model, "input": "Hi", "store": false})).await;
+        for previous in
+            [id(&unkept), "resp_unknown".to_owned(), format!("resp_tl1{}", "x".repeat(32))]
+        {
+            let (status, _) = gate.get(&format!("/v1/responses/{previous}")).await;
+            assert_eq!(status, 404, "{model} {previous}");
+            let body = json!({"model": model, "input": "Hi", "previous_response_id": previous});
+            let (status, error) = create(&gate, &body).await;
+            assert_eq!(status, 400, "{model} {previous}: {error}");
+            let message = format!("Previous response with id '{previous}' not found.");
+            let expected = json!({"error": {"message": message, "type": "invalid_request_error",
+                "param": "previous_response_id", "code": "previous_response_not_found"}});
+            assert_eq!(error, expected, "{model}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_response_is_gone_and_the_conversation_stays() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    for model in MODELS {
+        let first = id(&answered(&gate, &json!({"model": model, "input": "One"})).await);
+        let next = json!({"model": model, "input": "Two", "previous_response_id": first});
+        let second = id(&answered(&gate, &next).await);
+        let (status, deleted) = delete(&gate, &first).await;
+        assert_eq!(status, 200, "{deleted}");
+        assert_eq!(deleted, json!({"id": first, "object": "response", "deleted": true}));
+        for path in [format!("/v1/responses/{first}"), format!("/v1/responses/{first}/input_items")]
+        {
+            assert_eq!(gate.get(&path).await.0, 404, "{path}");
+        }
+        assert_eq!(delete(&gate, &first).await.0, 404);
+        assert_eq!(create(&gate, &next).await.0, 400);
+        let body = json!({"model": model, "input": "Three", "previous_response_id": second});
+        answered(&gate, &body).await;
+    }
+    gate.assert_nothing_refused();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_is_its_end_users_own() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    for model in [MODELS[0], MODELS[1]] {
+        let body = json!({"model": model, "input": "Hi", "safety_identifier": "ann"});
+        let first = id(&answered(&gate, &body).await);
+        let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
+        assert_eq!(create(&gate, &next("bob")).await.0, 400);
+        answered(&gate, &next("ann")).await;
+        // A header says it for any request.
+        let body =
+            json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
+        for (user, expected) in [("ann", 200), ("bob", 400)] {
+            let headers = [("x-throughline-user", user)];
+            let body = body.clone().into_bytes();
+            assert_eq!(gate.raw("/v1/responses", body, &headers).await.0, expected, "{user}");
+        }
+    }
+}
+
+/// What is forgotten of the conversation is in no response that is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_conversation_has_no_responses() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let (story, response) = sent(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let thread = LogId::from(story["thread"].as_str().unwrap());
+    let path = format!("/v1/responses/{}", id(&response));
+    assert_eq!(gate.get(&path).await.0, 200);
+    gate.journal().forget(&Tenant::from("default"), &thread, None).await.unwrap();
+    assert_eq!(gate.get(&path).await.0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_cannot_be_are_refused() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let response = id(&answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await);
+    let (status, error) = gate.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
+    assert_eq!((status, &error["error"]["message"]), (400, &json!("`limit` is from 1 to 100")));
+}

@@ -1,0 +1,139 @@
+//! The official clients, unmodified, through the gateway to the simulators: every dialect to every family, whole and
+//! streamed, two questions with tools and reasoning. Each conversation once with an honest client and once with one that
+//! sends no reasoning back.
+//!
+//! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
+
+use std::collections::BTreeSet;
+
+use crate::harness::{Gate, MODELS, official};
+use throughline_server::ReplayMode;
+use throughline_sim::{Ledger, Returned, Verdict};
+use throughline_testkit::figure;
+
+/// Runs one script with both kinds of client, and asks the simulators what they thought of it.
+async fn run(language: &str, script: &str) {
+    for keeping in ["honest", "lossy"] {
+        let gate = Gate::open(ReplayMode::Repair).await;
+        let Some(output) = official::run(language, script, gate.url(), keeping, &MODELS).await
+        else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{language}/{script}, {keeping}:\n{said}\n{error}");
+        let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
+        assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+        gate.assert_nothing_refused();
+        let ledger = gate.ledger();
+        assert_all_came_back(&ledger, keeping == "lossy");
+        let (issued, back) = (ledger.issued().count(), ledger.returned().count());
+        let calls = ledger.entries.len();
+        figure(
+            &format!("{language}/{script}, {keeping}"),
+            format!(
+                "{conversations} conversations, {calls} calls, 0 refused, {issued} seals issued, {back} came back"
+            ),
+        );
+    }
+}
+
+/// Runs a script of conversations that the gateway keeps: each call says only what is new. The provider that has a response
+/// itself is told its id; every other is told the whole conversation, reasoning included.
+async fn run_stored(language: &str, script: &str) {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
+    let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+    gate.assert_nothing_refused();
+    let ledger = gate.ledger();
+    // What the provider has itself counts as brought back.
+    assert_all_came_back(&ledger, false);
+    let (issued, back) = (ledger.issued().count(), ledger.returned().count());
+    figure(
+        &format!("{language}/{script}"),
+        format!(
+            "{conversations} conversations, {} calls, 0 refused, {issued} seals issued, {back} came back",
+            ledger.entries.len()
+        ),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_python_openai_stored() {
+    run_stored("python", "openai_stored.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_node_openai_stored() {
+    run_stored("node", "openai_stored.mjs").await;
+}
+
+/// Every answer had reasoning, and every call brought exactly the seals that its own conversation had been given.
+///
+/// DeepSeek demands its reasoning for answers with calls only, and only there does the gateway put it back.
+fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
+    let (mut owed, mut finals) = (BTreeSet::new(), 0);
+    for entry in &ledger.entries {
+        assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
+        let came = |back: &Returned| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
+        let back: BTreeSet<String> = entry.returned.iter().filter_map(came).collect();
+        assert_eq!(back, owed, "lossy {lossy}, {entry:#?}");
+        let is_final = entry.stop.as_deref() != Some("tools");
+        if !(lossy && is_final && entry.provider == "deepseek") {
+            owed.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
+        }
+        finals += usize::from(is_final);
+        if finals == 2 {
+            (owed, finals) = (BTreeSet::new(), 0);
+        }
+    }
+    assert_eq!(finals, 0, "the last conversation has no end");
+}
+
+/// Without the gateway's care the simulators refuse what a lossy client sends: so the tests above can fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lossy_client_is_refused_when_replay_is_off() {
+    for (script, model, words) in [
+        ("anthropic_messages.py", "sim/claude-sonnet-4-5", "Expected `thinking`"),
+        ("google_gemini.py", "sim/gemini-3-pro-preview", "missing a thought_signature"),
+        ("openai_chat.py", "sim/deepseek-v4-pro", "must be passed back to the API"),
+    ] {
+        let gate = Gate::open(ReplayMode::Off).await;
+        let models = [model];
+        let run = official::run("python", script, gate.url(), "lossy", &models);
+        let Some(output) = run.await else { return };
+        assert!(!output.status.success(), "{script} got through");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(words), "the client is told what the simulator said: {error}");
+        let ledger = gate.ledger();
+        let refused = ledger.entries.iter().filter_map(|entry| entry.refused.as_ref());
+        assert_eq!(refused.count(), 1, "{script}: {ledger:#?}");
+    }
+}
+
+macro_rules! clients {
+    ($($test:ident: $language:literal $script:literal;)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            run($language, $script).await;
+        })*
+    };
+}
+
+clients! {
+    sdk_python_anthropic: "python" "anthropic_messages.py";
+    sdk_python_openai_responses: "python" "openai_responses.py";
+    sdk_python_openai_chat: "python" "openai_chat.py";
+    sdk_python_google_genai: "python" "google_gemini.py";
+    sdk_python_pydantic_ai: "python" "pydantic_agent.py";
+    sdk_node_anthropic: "node" "anthropic_messages.mjs";
+    sdk_node_openai_responses: "node" "openai_responses.mjs";
+    sdk_node_openai_chat: "node" "openai_chat.mjs";
+    sdk_node_google_genai: "node" "google_gemini.mjs";
+}

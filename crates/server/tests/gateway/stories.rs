@@ -1,0 +1,321 @@
+//! The story of a call, as its tenant is told it.
+
+use std::sync::Arc;
+
+use crate::harness::{Gate, MODELS, Opening, Say};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use throughline_core::{Boxed, LogId, Store, Tenant};
+use throughline_server::{Admission, Allowance, Keyring, ReplayMode};
+use throughline_testkit::figure;
+
+const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
+
+/// One call, as it went.
+struct Asked {
+    id: String,
+    came: Value,
+    status: u16,
+    answer: Value,
+}
+
+async fn ask(gate: &Gate, say: Say, model: &str, history: &[Value], key: Option<&str>) -> Asked {
+    let (path, came) = say.request(model, history, false);
+    let key = key.map(|key| format!("Bearer {key}"));
+    let mut headers = vec![("anthropic-version", "2023-06-01"), ("x-note", "of the caller")];
+    headers.extend(key.as_deref().map(|key| ("authorization", key)));
+    let body = came.to_string().into_bytes();
+    let (status, told, answer) = gate.send("POST", &path, body, &headers).await;
+    let id = told["x-throughline-call"].to_str().unwrap().to_owned();
+    Asked { id, came, status, answer: serde_json::from_slice(&answer).unwrap() }
+}
+
+async fn story(gate: &Gate, id: &str) -> Value {
+    let (status, story) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
+    assert_eq!(status, 200, "{story}");
+    story
+}
+
+/// A conversation with tools, call by call. Gives the calls.
+async fn converse(gate: &Gate, say: Say, model: &str, answers: usize) -> Vec<Asked> {
+    let mut history = vec![say.user(QUESTION)];
+    let mut calls = Vec::new();
+    while calls.len() < answers {
+        let asked = ask(gate, say, model, &history, None).await;
+        assert_eq!(asked.status, 200, "{}", asked.answer);
+        let said = say.answer(&asked.answer);
+        let tools = say.calls(&said);
+        history.extend(said);
+        if tools.is_empty() {
+            history.push(say.user("Thank you. And once more, please."));
+        } else {
+            history.extend(say.results(&tools));
+        }
+        calls.push(asked);
+    }
+    calls
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_story_tells_what_came_and_what_was_sent() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let same = [Say::Messages, Say::Responses, Say::Gemini, Say::Chat];
+    for say in Say::ALL {
+        for (model, own) in MODELS.into_iter().zip(same) {
+            let calls = converse(&gate, say, model, 3).await;
+            for (number, call) in calls.iter().enumerate() {
+                let story = story(&gate, &call.id).await;
+                let what = format!("{say:?} → {model}, call {number}: {story:#}");
+                assert_eq!(story["id"], json!(call.id), "{what}");
+                assert_eq!(story["came"]["body"], call.came, "{what}");
+                let mut sent = story["sent"]["body"].clone();
+                if say == own {
+                    if say != Say::Gemini {
+                        sent["model"] = call.came["model"].clone();
+                    }
+                    assert_eq!(sent, call.came, "{what}");
+                }
+                assert!(sent.is_object(), "{what}");
+                assert_eq!((&story["status"], &story["audit"]), (&json!(200), &json!("accept")));
+                assert!(!story["fates"].as_array().unwrap().is_empty(), "{what}");
+                assert!(story["usage"]["output"].as_u64().unwrap() > 0, "{what}");
+                let time = |name: &str| story["microseconds"][name].as_u64().unwrap();
+                assert!(time("sent") <= time("first_byte") && time("first_byte") <= time("end"));
+                assert_eq!(story["sent"]["account"], "sim", "{what}");
+                let headers = story["came"]["headers"].as_array().unwrap();
+                assert!(headers.contains(&json!(["x-note", "of the caller"])), "{what}");
+                let before = number.checked_sub(1).map(|before| calls[before].id.clone());
+                assert_eq!(story["parent"].as_str(), before.as_deref(), "{what}");
+            }
+        }
+    }
+}
+
+/// What is kept of a turn is in proportion to what is new in it, in one's own dialect and in another.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_disk_grows_with_what_is_new() {
+    for (say, model) in
+        [(Say::Messages, MODELS[0]), (Say::Chat, MODELS[0]), (Say::Responses, MODELS[2])]
+    {
+        let gate = Gate::open(ReplayMode::Repair).await;
+        let mut history = vec![say.user(QUESTION)];
+        let (mut bytes, mut ids, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..60 {
+            let asked = ask(&gate, say, model, &history, None).await;
+            assert_eq!(asked.status, 200, "{}", asked.answer);
+            let said = say.answer(&asked.answer);
+            let calls = say.calls(&said);
+            history.extend(said);
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+            let thread = story(&gate, &asked.id).await["thread"].as_str().unwrap().to_owned();
+            let tenant = Tenant::from("default");
+            let head = gate.journal().log(&tenant, &LogId::from(thread)).await.unwrap().unwrap();
+            bytes.push(head.bytes);
+            ids.push(asked.id);
+            bodies.push(asked.came);
+        }
+        // Texts that are kept in full now and then are among them.
+        let (first, second) = (bytes[29], bytes[59] - bytes[29]);
+        figure(
+            &format!("{say:?} → {model}: bytes of 30 turns, early and late"),
+            format!("{first}, {second}"),
+        );
+        assert!(second < 2 * first, "30 turns took {first} bytes, and later {second}");
+        for (id, came) in ids.iter().zip(&bodies) {
+            assert_eq!(story(&gate, id).await["came"]["body"], *came);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_an_answer_has_a_story_too() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    for say in Say::ALL {
+        let unknown = ask(&gate, say, "nobody/at-all", &[say.user("Hello")], None).await;
+        assert_eq!(unknown.status, 404);
+        let told = story(&gate, &unknown.id).await;
+        // Nobody looked at what came, so it is not kept.
+        assert!(!told.to_string().contains("Hello"), "{told:#}");
+        assert_eq!((&told["status"], &told["sent"]), (&json!(404), &Value::Null), "{told:#}");
+        assert!(told["error"].as_str().unwrap().contains("there is no model"), "{told:#}");
+        let refused = ask(&gate, say, MODELS[0], &[], None).await;
+        assert_eq!(refused.status, 400);
+        let told = story(&gate, &refused.id).await;
+        assert_eq!(told["status"], 400, "{told:#}");
+        assert!(!told["error"].as_str().unwrap().is_empty(), "{told:#}");
+    }
+}
+
+/// What is refused behind a conversation is kept with it, as a difference, and goes with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_belongs_to_its_conversation() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Messages;
+    let calls = converse(&gate, say, MODELS[0], 4).await;
+    let mut body = calls[3].came.clone();
+    body["max_tokens"] = json!(-1);
+    let path = "/v1/messages";
+    let (status, told, _) = gate.send("POST", path, body.to_string().into_bytes(), &[]).await;
+    assert_eq!(status, 400);
+    let id = told["x-throughline-call"].to_str().unwrap();
+    let told = story(&gate, id).await;
+    assert_eq!(told["came"]["body"], body, "{told:#}");
+    let tenant = Tenant::from("default");
+    let run = LogId::from(format!("call-{id}"));
+    let head = gate.journal().log(&tenant, &run).await.unwrap().unwrap();
+    let thread = story(&gate, &calls[3].id).await["thread"].as_str().unwrap().to_owned();
+    assert_eq!(head.of, Some(LogId::from(thread.clone())));
+    gate.journal().forget(&tenant, &LogId::from(thread), None).await.unwrap();
+    let (status, _) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
+    assert_eq!(status, 404);
+}
+
+/// A stream that is cut leaves no turn, and a story.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_cut_has_a_story() {
+    let faults = vec!["cut@600".parse().unwrap()];
+    let simulators = throughline_sim::Options { faults, ..Default::default() };
+    let gate = Gate::open_with(Opening::of(ReplayMode::Repair), simulators).await;
+    for say in [Say::Messages, Say::Chat] {
+        let (path, came) = say.request(MODELS[0], &[say.user(QUESTION)], true);
+        let body = came.to_string().into_bytes();
+        let response = gate.begin("POST", &path, body, &[]).await;
+        assert_eq!(response.status(), 200);
+        let id = response.headers()["x-throughline-call"].to_str().unwrap().to_owned();
+        // On the same wire the connection breaks; in another dialect an error is said.
+        let is_broken = response.into_body().collect().await.is_err();
+        assert_eq!(is_broken, say == Say::Messages);
+        // The answer is over before its story is kept, as nothing depends on it.
+        let path = format!("/v1/throughline/calls/{id}");
+        let told = loop {
+            let (status, told) = gate.get(&path).await;
+            if status == 200 {
+                break told;
+            }
+        };
+        assert_eq!(told["came"]["body"], came, "{told:#}");
+        assert_eq!(told["answer"]["stop"], "cut", "{told:#}");
+        assert_eq!(told["thread"], Value::Null, "{told:#}");
+    }
+}
+
+/// Two answers to the same: each call has its own texts, though both go on from one.
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_have_their_own_stories() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Messages;
+    let calls = converse(&gate, say, MODELS[0], 3).await;
+    let history = calls[2].came["messages"].as_array().unwrap();
+    let mut branches = Vec::new();
+    for number in 0..3 {
+        let mut history = history.clone();
+        history.push(say.answer(&calls[2].answer).remove(0));
+        let open = say.calls(&history[history.len() - 1..]);
+        history.extend(say.results(&open));
+        history.push(say.user(&format!("This is branch {number}.")));
+        branches.push(ask(&gate, say, MODELS[0], &history, None).await);
+    }
+    for branch in &branches {
+        assert_eq!(branch.status, 200, "{}", branch.answer);
+        let told = story(&gate, &branch.id).await;
+        assert_eq!(told["came"]["body"], branch.came);
+        assert_eq!(told["parent"], json!(calls[2].id));
+    }
+}
+
+/// Keys of two tenants.
+struct TwoTenants;
+
+impl Keyring for TwoTenants {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        Box::pin(async move {
+            let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
+            Ok(tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+                tenant,
+                id: "key".into(),
+                models: vec![],
+                allowance: Allowance::default(),
+            }))
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_story_is_its_tenants_own_and_tells_no_key() {
+    let gate = Gate::open_for(ReplayMode::Repair, Arc::new(TwoTenants)).await;
+    let say = Say::Messages;
+    let asked = ask(&gate, say, MODELS[0], &[say.user("Hello")], Some("tl_one")).await;
+    assert_eq!(asked.status, 200, "{}", asked.answer);
+    let path = format!("/v1/throughline/calls/{}", asked.id);
+    let get = async |key: &str| {
+        let key = format!("Bearer {key}");
+        gate.send("GET", &path, Vec::new(), &[("authorization", &key)]).await
+    };
+    let (status, _, told) = get("tl_one").await;
+    assert_eq!(status, 200);
+    let told = String::from_utf8(told.to_vec()).unwrap();
+    assert!(!told.contains("tl_one") && !told.contains("sim-key"), "{told}");
+    assert_eq!(get("tl_two").await.0, 404);
+    assert_eq!(get("nobody").await.0, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_forgotten_is_in_no_story() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Messages;
+    let tenant = Tenant::from("default");
+    let calls = converse(&gate, say, MODELS[0], 5).await;
+    let last = story(&gate, &calls[4].id).await;
+    let thread = LogId::from(last["thread"].as_str().unwrap());
+    // One Item of the second answer.
+    let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
+    let items: Vec<_> = records.iter().filter(|record| &*record.kind == "item").collect();
+    let texts = items.iter().filter_map(|record| record.content.bytes().cloned());
+    let stored = throughline_core::restore_items(texts.map(Some)).unwrap();
+    let second = stored[1].id.to_string();
+    gate.journal().forget(&tenant, &thread, Some(&second)).await.unwrap();
+    for call in &calls {
+        let told = story(&gate, &call.id).await;
+        assert_eq!(told["came"]["body"], Value::Null, "{told:#}");
+        assert_eq!(told["sent"]["body"], Value::Null, "{told:#}");
+        assert!(told["texts"].as_str().unwrap().contains("forgotten"), "{told:#}");
+        assert_eq!(told["status"], 200, "what holds no content stays");
+    }
+    let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
+    let copies = records.iter().filter(|record| &*record.kind == "copy");
+    assert_eq!(copies.filter(|record| record.content.bytes().is_some()).count(), 0);
+    // The conversation goes on, and has stories again.
+    let mut history = calls[4].came["messages"].as_array().unwrap().clone();
+    history.extend(say.answer(&calls[4].answer));
+    let open = say.calls(&history[history.len() - 1..]);
+    if open.is_empty() {
+        history.push(say.user("Go on."));
+    } else {
+        history.extend(say.results(&open));
+    }
+    let next = ask(&gate, say, MODELS[0], &history, None).await;
+    assert_eq!(next.status, 200, "{}", next.answer);
+    let told = story(&gate, &next.id).await;
+    assert_eq!(told["came"]["body"], next.came, "{told:#}");
+    gate.journal().forget(&tenant, &thread, None).await.unwrap();
+    for call in &calls {
+        let (status, told) = gate.get(&format!("/v1/throughline/calls/{}", call.id)).await;
+        assert_eq!(status, 404, "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_where_replay_is_off() {
+    let gate = Gate::open(ReplayMode::Off).await;
+    for model in [MODELS[0], "nobody/at-all"] {
+        let asked = ask(&gate, Say::Messages, model, &[Say::Messages.user("Hello")], None).await;
+        let (status, _) = gate.get(&format!("/v1/throughline/calls/{}", asked.id)).await;
+        assert_eq!(status, 404, "{model}");
+    }
+    let page = throughline_store::Page::default();
+    assert_eq!(gate.journal().threads(&Tenant::from("default"), page).await.unwrap(), []);
+}

@@ -1,0 +1,274 @@
+//! What is used is counted, kept and limited: over calls, restarts and nodes.
+
+use std::time::Duration;
+
+use crate::house::{
+    ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole,
+};
+use serde_json::{Value, json};
+use throughline_core::Tenant;
+use throughline_server::{Admission, Allowance, Limits};
+use throughline_testkit::Folder;
+
+/// A gateway of which everybody has one key.
+fn plan(allowance: Allowance) -> Plan {
+    let (tenant, id) = (Tenant::from("acme"), "key_1".into());
+    let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
+    Plan { admission: Some(admission), ..Plan::default() }
+}
+
+async fn used(house: &House) -> Value {
+    let said = house.said("/v1/throughline/usage", "", "").await;
+    assert_eq!(said.status, 200, "{said:?}");
+    serde_json::from_str(&said.body).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_key_used_is_told_to_its_holder() {
+    let (folder, provider) =
+        (Folder::new("usage"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    for _ in 0..3 {
+        assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    }
+    assert_eq!(house.ask("claude-unpriced", false).await.status, 200);
+    let used = used(&house).await;
+    assert_eq!(
+        (&used["key"], &used["tenant"], &used["prices"]),
+        (&json!("key_1"), &json!("acme"), &json!("one dollar"))
+    );
+    let line = json!({"calls": 3, "tokens": 360, "input": 300, "cached": 0, "written": 0, "output": 60,
+                      "thought": 0, "micro_usd": 420, "unpriced": 0, "provider": "raw", "model": "claude-sonnet-4-5"});
+    assert_eq!(used["models"][0], line);
+    assert_eq!((&used["used"]["calls"], &used["used"]["unpriced"]), (&json!(4), &json!(1)));
+    // One line of the log for each, and all of it in the metrics.
+    let lines = house.lines.calls();
+    let call = lines.iter().find(|line| line.contains("sonnet")).unwrap();
+    for told in [
+        r#""key":"key_1""#,
+        r#""provider":"raw""#,
+        r#""status":200"#,
+        r#""output":20"#,
+        r#""micro_usd":140"#,
+        r#""capture":"kept""#,
+        r#""verdict":"accept""#,
+    ] {
+        assert!(call.contains(told), "{told} is not in {call}");
+    }
+    // The story of the call says it, too.
+    let id = serde_json::from_str::<Value>(&call[call.find('{').unwrap()..]).unwrap()["call"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let story = house.said(&format!("/v1/throughline/calls/{id}"), "", "").await;
+    let story: Value = serde_json::from_str(&story.body).unwrap();
+    assert_eq!(story["cost"], json!({"micro_usd": 140, "prices": "one dollar"}), "{story}");
+    assert_eq!(house.metric("throughline_calls_total{dialect=\"anthropic-messages\",provider=\"raw\",model=\"claude-sonnet-4-5\",status=\"200\"}").await, "3");
+    assert_eq!(house.metric("throughline_tokens_total{provider=\"raw\",model=\"claude-sonnet-4-5\",kind=\"output\"}").await, "60");
+    assert_eq!(
+        house
+            .metric("throughline_cost_usd_total{provider=\"raw\",model=\"claude-sonnet-4-5\"}")
+            .await,
+        "0.000420"
+    );
+    assert_eq!(house.metric("throughline_captures_total").await, "4");
+    assert_eq!(house.metric("throughline_call_seconds_count{").await, "4");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spent_budget_ends_the_calls_of_a_key_after_a_restart_too() {
+    let (folder, provider) = (
+        Folder::new("budget"),
+        Provider::saying(whole("200 OK", "application/json", ANSWER)).await,
+    );
+    let store = store(&folder).await;
+    let tokens = Allowance { tokens: Some(200), ..Allowance::default() };
+    let house = House::open(&provider, &store, plan(tokens));
+    assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    house.close().await;
+    let house = House::open(&provider, &store, plan(tokens));
+    let said = house.ask("claude-sonnet-4-5", false).await;
+    assert_eq!(said.status, 429, "{said:?}");
+    for told in ["rate_limit_error", "key_1", "200 tokens", "--budget-tokens"] {
+        assert!(said.body.contains(told), "{told} is not in {}", said.body);
+    }
+    // In the caller's dialect, whichever it is.
+    let said = house.said("/v1beta/models/claude:generateContent", "", r#"{"contents":[]}"#).await;
+    assert_eq!(said.status, 429);
+    assert!(said.body.contains("RESOURCE_EXHAUSTED"), "{}", said.body);
+    // What nobody can count is not for such a key.
+    assert_eq!(house.said("/v1/embeddings", "", "{}").await.status, 403);
+    house.close().await;
+    let dollars = Allowance { micro_usd: Some(280), ..Allowance::default() };
+    let house = House::open(&provider, &store, plan(dollars));
+    let said = house.ask("claude-sonnet-4-5", false).await;
+    assert_eq!(said.status, 429, "{said:?}");
+    assert!(said.body.contains("--budget-usd"), "{}", said.body);
+    house.close().await;
+    let dollars = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
+    let house = House::open(&provider, &store, plan(dollars));
+    assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    let said = house.ask("claude-unpriced", false).await;
+    assert_eq!(said.status, 403, "what has no price is not free: {said:?}");
+    assert!(said.body.contains("[prices."), "{}", said.body);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_holds_over_nodes() {
+    let (folder, provider) =
+        (Folder::new("nodes"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+    let (one, other) = (store(&folder).await, store(&folder).await);
+    let allowance = Allowance { tokens: Some(240), ..Allowance::default() };
+    let one = House::open(&provider, &one, plan(allowance));
+    let other = House::open(&provider, &other, plan(allowance));
+    assert_eq!(one.ask("claude-sonnet-4-5", false).await.status, 200);
+    assert_eq!(other.ask("claude-sonnet-4-5", false).await.status, 200);
+    for house in [&one, &other] {
+        while used(house).await["used"]["calls"] != 2 {}
+        assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 429);
+    }
+    one.close().await;
+    other.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_too_often_hears_when_to_come_back() {
+    let (folder, provider) =
+        (Folder::new("rate"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+    let allowance = Allowance { per_minute: Some(2), ..Allowance::default() };
+    let house = House::open(&provider, &store(&folder).await, plan(allowance));
+    assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+    let said = house.ask("claude-sonnet-4-5", false).await;
+    assert_eq!(said.status, 429, "{said:?}");
+    let wait = said.head.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
+    assert!((1..=60).contains(&wait.parse::<u64>().unwrap()), "{wait}");
+    // Who asks for what was used is not counted.
+    assert_eq!(used(&house).await["used"]["calls"], 2);
+    house.close().await;
+}
+
+/// Whoever goes away before the provider says what it took pays for what was heard.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_early_pays_all_the_same() {
+    let provider = Provider::doing(async |mut stream| {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let cut = STREAM.find("event: content_block_stop").unwrap();
+        let begun = format!("{STREAM_HEAD}{}", &STREAM[..cut]);
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        // Until the gateway goes away.
+        stream.read_u8().await.ok();
+    })
+    .await;
+    let folder = Folder::new("leaver");
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let mut stream =
+        house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
+    read_until(&mut stream, "Hello there").await;
+    drop(stream);
+    provider.is_alone().await;
+    while used(&house).await["used"]["calls"] != 1 {}
+    let used = used(&house).await;
+    assert_eq!((&used["used"]["input"], &used["used"]["output"]), (&json!(100), &json!(2)));
+    house.close().await;
+}
+
+/// Whoever goes away before the first byte has asked the provider all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_the_first_byte_pays_for_the_question() {
+    let provider = Provider::doing(async |mut stream| {
+        use tokio::io::AsyncReadExt as _;
+        // Until the gateway goes away.
+        stream.read_u8().await.ok();
+    })
+    .await;
+    let folder = Folder::new("deserter");
+    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let asked = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let stream = house.begun(&asked).await;
+    until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    drop(stream);
+    provider.is_alone().await;
+    while used(&house).await["used"]["calls"] != 1 {}
+    assert!(used(&house).await["used"]["input"].as_u64().unwrap() > 10);
+    house.close().await;
+}
+
+async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) {
+    use tokio::io::AsyncReadExt as _;
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
+    }
+}
+
+/// A stop lets streams end, and what they used is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_lets_streams_end() {
+    let (go_on, wait) = tokio::sync::watch::channel(false);
+    let provider = Provider::doing(move |mut stream| {
+        let mut wait = wait.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            let (begun, rest) = STREAM.split_at(STREAM.find("event: content_block_stop").unwrap());
+            stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.unwrap();
+            wait.wait_for(|goes_on| *goes_on).await.unwrap();
+            stream.write_all(rest.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let folder = Folder::new("stop");
+    let journal = store(&folder).await;
+    let mut house = House::open(&provider, &journal, plan(Allowance::default()));
+    let mut stream =
+        house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
+    read_until(&mut stream, "Hello there").await;
+    assert_eq!(house.metric("throughline_open_streams").await, "1");
+    house.stop();
+    // Nobody is let in any more.
+    while tokio::net::TcpStream::connect(&house.address).await.is_ok() {}
+    go_on.send(true).unwrap();
+    read_until(&mut stream, "message_stop").await;
+    house.stopped().await;
+    let house = House::open(&provider, &journal, plan(Allowance::default()));
+    assert_eq!(used(&house).await["used"]["output"], 20);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_streams_than_there_may_be_are_asked_to_come_back() {
+    let (go_on, wait) = tokio::sync::watch::channel(false);
+    let provider = Provider::doing(move |mut stream| {
+        let mut wait = wait.clone();
+        async move {
+            use tokio::io::AsyncWriteExt as _;
+            wait.wait_for(|goes_on| *goes_on).await.unwrap();
+            let answer = whole("200 OK", "application/json", ANSWER);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let folder = Folder::new("full");
+    let limits = Limits { streams: 2, shutdown: Duration::from_secs(5), ..Limits::default() };
+    let plan = Plan { limits, ..Plan::default() };
+    let house = House::open(&provider, &store(&folder).await, plan);
+    let question = question("claude-sonnet-4-5", false);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(house.begun(&house.request("/v1/messages", "", &question)).await);
+    }
+    until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 2).await;
+    let said = house.said("/v1/chat/completions", "", &question).await;
+    assert_eq!(said.status, 503, "{said:?}");
+    assert!(said.head.contains("retry-after: 1"), "{}", said.head);
+    // What needs no provider is answered.
+    assert_eq!(house.said("/readyz", "", "").await.status, 200);
+    go_on.send(true).unwrap();
+    for stream in &mut held {
+        assert_eq!(crate::house::heard(stream).await.status, 200);
+    }
+    house.close().await;
+}

@@ -1,0 +1,616 @@
+//! Anthropic's Messages API: what is accepted, refused, dropped and signed.
+
+use crate::common::{Answer, get, post, simulator};
+use serde_json::{Value, json};
+use throughline_sim::{Options, Simulator, Verdict, start};
+
+const PATH: &str = "/v1/messages";
+const KEY: &[(&str, &str)] = &[("x-api-key", "key-one"), ("anthropic-version", "2023-06-01")];
+
+/// What a careless client does to a request.
+type Change = fn(&mut Value);
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "description": "Looks something up.", "input_schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
+        "required": ["city"],
+    }})
+}
+
+fn request(model: &str) -> Value {
+    json!({
+        "model": model,
+        "max_tokens": 4096,
+        "system": "Be brief.",
+        "tools": [tool("weather"), tool("news")],
+        "messages": [{"role": "user", "content": "How is Zürich today? 🌤"}],
+    })
+}
+
+fn manual(model: &str) -> Value {
+    let mut request = request(model);
+    request["thinking"] = json!({"type": "enabled", "budget_tokens": 2048});
+    request
+}
+
+async fn ask(simulator: &Simulator, body: &Value) -> Answer {
+    post(simulator, PATH, KEY, body).await
+}
+
+/// Adds what was answered, and what the tools it called say.
+fn go_on(request: &mut Value, answer: &Value) {
+    let content = answer["content"].clone();
+    let calls = content.as_array().expect("content is a list").iter();
+    let calls = calls.filter(|block| block["type"] == "tool_use");
+    let results: Vec<Value> = calls
+        .map(|call| json!({"type": "tool_result", "tool_use_id": call["id"], "content": "sunny, 21 °C"}))
+        .collect();
+    let messages = request["messages"].as_array_mut().expect("messages are a list");
+    messages.push(json!({"role": "assistant", "content": content}));
+    if results.is_empty() {
+        messages.push(json!({"role": "user", "content": "And tomorrow?"}));
+    } else {
+        messages.push(json!({"role": "user", "content": results}));
+    }
+}
+
+/// The request that brings the first tool's answer.
+async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
+    let answer = ask(simulator, &request).await.accepted();
+    assert_eq!(answer["stop_reason"], "tool_use");
+    go_on(&mut request, &answer);
+    request
+}
+
+#[tokio::test]
+async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
+    for model in ["claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-5-5", "claude-fable-5-1"] {
+        let simulator = simulator().await;
+        let mut request = request(model);
+        if model == "claude-sonnet-4-5" {
+            request = manual(model);
+        }
+        if model == "claude-opus-4-6" {
+            request["thinking"] = json!({"type": "adaptive"});
+        }
+        let mut stops = Vec::new();
+        for _ in 0..6 {
+            let answer = ask(&simulator, &request).await.accepted();
+            assert_eq!(answer["content"][0]["type"], "thinking", "{model}");
+            stops.push(answer["stop_reason"].as_str().unwrap_or_default().to_owned());
+            go_on(&mut request, &answer);
+        }
+        assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
+        let ledger = simulator.ledger();
+        assert!(ledger.is_content(), "{ledger:?}");
+        assert_eq!(ledger.issued().count(), 6);
+        assert_eq!(ledger.returned().count(), 1 + 2 + 3 + 4 + 5);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_says_what_the_whole_answer_says() {
+    let whole = ask(&simulator().await, &manual("claude-sonnet-4-5")).await.accepted();
+    let mut request = manual("claude-sonnet-4-5");
+    request["stream"] = json!(true);
+    let streamed = ask(&simulator().await, &request).await;
+    let events = streamed.events();
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert_eq!(kinds.first(), Some(&"message_start"));
+    assert_eq!(kinds.last(), Some(&"message_stop"));
+    let deltas = |kind: &str, key: &str| -> String {
+        let found = events.iter().filter(|event| event["delta"]["type"] == kind);
+        found.filter_map(|event| event["delta"][key].as_str()).collect()
+    };
+    assert!(kinds.iter().filter(|kind| **kind == "content_block_delta").count() > 5);
+    let content = &whole["content"];
+    assert_eq!(content[0]["thinking"], deltas("thinking_delta", "thinking"));
+    assert_eq!(content[0]["signature"], deltas("signature_delta", "signature"));
+    let input: Value = serde_json::from_str(&deltas("input_json_delta", "partial_json")).unwrap();
+    assert_eq!(content[1]["input"], input);
+    assert!(input["city"].is_string() && input["days"].is_u64(), "{input}");
+    let start = &events[0]["message"]["usage"];
+    assert!(start["cache_creation_input_tokens"].as_u64() > Some(0), "{start}");
+}
+
+#[tokio::test]
+async fn the_models_are_listed_with_what_they_can_do() {
+    let simulator = simulator().await;
+    let list = get(&simulator, "/v1/models", KEY).await.accepted();
+    let fable = list["data"].as_array().unwrap().iter().find(|m| m["id"] == "claude-fable-5-1");
+    let types = &fable.unwrap()["capabilities"]["thinking"]["types"];
+    assert_eq!(types["adaptive"]["supported"], true);
+    assert_eq!(types["enabled"]["supported"], false);
+    let one = get(&simulator, "/v1/models/claude-opus-5", KEY).await.accepted();
+    assert_eq!(one["display_name"], "Claude Opus 5");
+    assert_eq!(get(&simulator, "/v1/models/claude-none", KEY).await.refused(404), "Not found");
+}
+
+#[tokio::test]
+async fn a_loop_without_its_thinking_is_refused() {
+    let simulator = simulator().await;
+    let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    request["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+    let answer = ask(&simulator, &request).await;
+    assert!(answer.refused(400).starts_with(
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. \
+         When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+    ));
+    let error = answer.json();
+    assert_eq!(error["type"], "error");
+    assert_eq!(error["error"]["type"], "invalid_request_error");
+    assert_eq!(error["request_id"], answer.headers["request-id"].to_str().unwrap());
+    assert_eq!(simulator.ledger().entries.len(), 2);
+}
+
+#[tokio::test]
+async fn altered_seals_are_refused() {
+    let invalid = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    let modified = "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest \
+                    assistant message cannot be modified. These blocks must remain as they were in \
+                    the original response.";
+    let missing = "messages.1.content.0.thinking.signature: Field required";
+    let cases: [(&str, Change, &str); 8] = [
+        ("empty", |block| block["signature"] = json!(""), invalid),
+        ("made up", |block| block["signature"] = json!("EqoBCkgIARABGAIiQL8f"), invalid),
+        ("fernet", |block| block["signature"] = json!("gAAAAABpZm9vYmFy"), invalid),
+        (
+            "truncated",
+            |block| {
+                let text = block["signature"].as_str().unwrap().to_owned();
+                block["signature"] = json!(text[..text.len() - 8]);
+            },
+            invalid,
+        ),
+        (
+            "another alphabet",
+            |block| {
+                let text = block["signature"].as_str().unwrap().to_owned();
+                block["signature"] = json!(text.replace('+', "-").replace('/', "_"));
+            },
+            invalid,
+        ),
+        (
+            "gone",
+            |block| {
+                block.as_object_mut().unwrap().remove("signature");
+            },
+            missing,
+        ),
+        ("edited", |block| block["thinking"] = json!("Something else."), modified),
+        ("blanked", |block| block["thinking"] = json!(""), modified),
+    ];
+    for (name, change, expected) in cases {
+        let simulator = simulator().await;
+        let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+        change(&mut request["messages"][1]["content"][0]);
+        assert_eq!(ask(&simulator, &request).await.refused(400), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn edits_in_an_earlier_message_are_an_invalid_signature() {
+    let simulator = simulator().await;
+    let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    request = in_loop(&simulator, request).await;
+    request["messages"][1]["content"][0]["thinking"] = json!("Something else.");
+    assert_eq!(
+        ask(&simulator, &request).await.refused(400),
+        "messages.1.content.0: Invalid `signature` in `thinking` block"
+    );
+}
+
+#[tokio::test]
+async fn repeated_and_moved_blocks_are_refused() {
+    let simulator = simulator().await;
+    let one = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    let two = in_loop(&simulator, one).await;
+
+    let mut repeated = two.clone();
+    let block = repeated["messages"][3]["content"][0].clone();
+    repeated["messages"][3]["content"].as_array_mut().unwrap().insert(1, block);
+    let sentence = ask(&simulator, &repeated).await.refused(400);
+    assert!(sentence.starts_with("messages.3.content.1: `thinking`"), "{sentence}");
+
+    let mut moved = two.clone();
+    let block = moved["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+    moved["messages"][3]["content"][0] = block;
+    let sentence = ask(&simulator, &moved).await.refused(400);
+    assert!(sentence.contains("cannot be modified"), "{sentence}");
+}
+
+#[tokio::test]
+async fn thinking_may_be_redacted_and_interleaved() {
+    let script = r#"
+        [[turn]]
+        parts = [
+            { thought = "What nobody may read.", telling = "redacted" },
+            { thought = "What anybody may read." },
+            { text = "One moment…" },
+            { thought = "And once more." },
+            { call = "weather" },
+        ]
+    "#;
+    let options = Options { script: script.parse().unwrap(), ..Options::default() };
+    let simulator = start(options).await.unwrap();
+    let whole = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    let kind = |place: usize| whole["messages"][1]["content"][place]["type"].as_str().unwrap();
+    assert_eq!(kind(0), "redacted_thinking");
+    ask(&simulator, &whole).await.accepted();
+
+    // With a budget all of it has to come back; otherwise some of it may be lost.
+    let mut partial = whole.clone();
+    partial["messages"][1]["content"].as_array_mut().unwrap().remove(3);
+    let sentence = ask(&simulator, &partial).await.refused(400);
+    assert!(sentence.starts_with("messages.1.content.0: `thinking` or `redacted_thinking`"));
+    partial.as_object_mut().unwrap().remove("thinking");
+    ask(&simulator, &partial).await.accepted();
+    assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
+
+    let mut nameless = whole.clone();
+    nameless["messages"][1]["content"][0].as_object_mut().unwrap().remove("data");
+    assert_eq!(
+        ask(&simulator, &nameless).await.refused(400),
+        "messages.1.content.0.redacted_thinking.data: Field required"
+    );
+    let mut exchanged = whole.clone();
+    exchanged["messages"][1]["content"][0]["data"] =
+        whole["messages"][1]["content"][1]["signature"].clone();
+    assert_eq!(
+        ask(&simulator, &exchanged).await.refused(400),
+        "messages.1.content.0: Invalid `data` in `redacted_thinking` block"
+    );
+
+    let mut magic = manual("claude-sonnet-4-5");
+    magic["messages"][0]["content"] =
+        json!("ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING_46C9");
+    magic["stream"] = json!(true);
+    let events = ask(&simulator, &magic).await.events();
+    let start = events.iter().find(|event| event["type"] == "content_block_start").unwrap();
+    assert_eq!(start["content_block"]["type"], "redacted_thinking");
+    assert!(start["content_block"]["data"].as_str().unwrap().starts_with('E'));
+}
+
+#[tokio::test]
+async fn between_tools_thinks_between_tools_only() {
+    let simulator = simulator().await;
+    let mut request = request("claude-sonnet-5-5");
+    request["thinking"] = json!({"type": "between_tools"});
+    let first = ask(&simulator, &request).await.accepted();
+    assert_eq!(first["content"][0]["type"], "tool_use");
+    go_on(&mut request, &first);
+    let second = ask(&simulator, &request).await.accepted();
+    assert_eq!(second["content"][0]["type"], "thinking");
+    request["output_config"] = json!({"effort": "max"});
+    let sentence = ask(&simulator, &request).await.refused(400);
+    assert!(sentence.starts_with("\"thinking.type.between_tools\" is not supported"), "{sentence}");
+}
+
+#[tokio::test]
+async fn thinking_of_completed_turns_may_be_left_out() {
+    let simulator = simulator().await;
+    let mut request = manual("claude-sonnet-4-5");
+    for _ in 0..3 {
+        let answer = ask(&simulator, &request).await.accepted();
+        go_on(&mut request, &answer);
+    }
+    for message in request["messages"].as_array_mut().unwrap() {
+        if let Some(blocks) = message["content"].as_array_mut() {
+            blocks.retain(|block| block["type"] != "thinking");
+        }
+    }
+    ask(&simulator, &request).await.accepted();
+}
+
+#[tokio::test]
+async fn adaptive_thinking_may_be_left_out_but_the_ledger_knows() {
+    let simulator = simulator().await;
+    let mut first = request("claude-opus-4-6");
+    first["thinking"] = json!({"type": "adaptive"});
+    let mut request = in_loop(&simulator, first).await;
+    request["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+    ask(&simulator, &request).await.accepted();
+    let ledger = simulator.ledger();
+    assert_eq!(ledger.entries[1].lost, 1);
+    assert!(!ledger.is_content());
+}
+
+#[tokio::test]
+async fn a_changed_prefix_is_refused_dropped_or_let_pass() {
+    let beta = "thinking-binding-controls-2026-08-01";
+    let differences: [(Change, &str); 4] = [
+        (
+            |r| r["system"] = json!("Be verbose."),
+            "The `system` prompt differs from the one this block was created with.",
+        ),
+        (
+            |r| r["tools"][1]["description"] = json!("Other."),
+            "The `tools` differ from the ones this block was created with.",
+        ),
+        (
+            |r| r["messages"][0]["content"] = json!("How is Bern today?"),
+            "An earlier message differs from the one this block was created with.",
+        ),
+        (
+            |r| {
+                r["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+            },
+            "The thinking block that preceded this one when it was created is missing from this \
+             request.",
+        ),
+    ];
+    for (change, difference) in differences {
+        let simulator = simulator().await;
+        let one = in_loop(&simulator, request("claude-fable-5-1")).await;
+        let mut changed = in_loop(&simulator, one).await;
+        change(&mut changed);
+        let sentence = ask(&simulator, &changed).await.refused(400);
+        assert!(sentence.contains("The block is bound to a different conversation."), "{sentence}");
+        assert!(sentence.ends_with(difference), "{sentence}");
+        let counted = post(&simulator, "/v1/messages/count_tokens", KEY, &changed).await;
+        assert_eq!(counted.refused(400), sentence);
+
+        // An older account is not checked, unless it asks.
+        let old = [KEY, &[("x-sim-account-created", "2026-08-30")]].concat();
+        post(&simulator, PATH, &old, &changed).await.accepted();
+        let mut bound = changed.clone();
+        bound["thinking"] = json!({"type": "adaptive",
+            "block_binding": {"prefix_mismatch_behavior": "error"}});
+        assert_eq!(
+            post(&simulator, PATH, &old, &bound).await.refused(400),
+            "thinking.adaptive.block_binding: Extra inputs are not permitted"
+        );
+        let old = [&old[..], &[("anthropic-beta", beta)]].concat();
+        assert_eq!(post(&simulator, PATH, &old, &bound).await.refused(400), sentence);
+
+        bound["thinking"]["block_binding"]["prefix_mismatch_behavior"] = json!("drop_block");
+        let dropped = post(&simulator, PATH, &old, &bound).await.accepted();
+        let notices = dropped["input_transformations"].as_array().unwrap();
+        assert!(!notices.is_empty());
+        assert!(
+            notices.iter().all(
+                |n| n["type"] == "thinking_dropped" && n["reason"] == "prefix_binding_mismatch"
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn key_order_and_cache_control_do_not_change_a_prefix() {
+    let simulator = simulator().await;
+    let mut request = in_loop(&simulator, request("claude-fable-5-1")).await;
+    request["messages"][0]["content"] = json!([{"cache_control": {"type": "ephemeral"}, "text": "How is Zürich today? 🌤", "type": "text"}]);
+    request["system"] = json!([{"type": "text", "text": "Be brief."}]);
+    let input = request["tools"][0]["input_schema"].take();
+    request["tools"][0] =
+        json!({"input_schema": input, "name": "weather", "description": "Looks something up."});
+    ask(&simulator, &request).await.accepted();
+}
+
+#[tokio::test]
+async fn unreadable_blocks_are_dropped_in_silence() {
+    let simulator = simulator().await;
+    // Opus 5.5 does not read Fable 5.1.
+    let mut switched = in_loop(&simulator, request("claude-fable-5-1")).await;
+    switched["model"] = json!("claude-opus-5-5");
+    ask(&simulator, &switched).await.accepted();
+    let dropped = |simulator: &Simulator| {
+        simulator.ledger().entries.last().unwrap().returned[0].verdict.clone()
+    };
+    assert_eq!(dropped(&simulator), Verdict::Dropped("model_binding_mismatch".to_owned()));
+    let beta = [KEY, &[("anthropic-beta", "thinking-binding-controls-2026-08-01")]].concat();
+    let told = post(&simulator, PATH, &beta, &switched).await.accepted();
+    assert_eq!(
+        told["input_transformations"],
+        json!([{"type": "thinking_dropped", "path": "messages.1.content.0",
+                "reason": "model_binding_mismatch"}])
+    );
+
+    // Sonnet 5.5 signs for one account.
+    let moved = in_loop(&simulator, request("claude-sonnet-5-5")).await;
+    post(&simulator, PATH, &[("x-api-key", "key-two")], &moved).await.accepted();
+    assert_eq!(dropped(&simulator), Verdict::Dropped("organization_binding_mismatch".to_owned()));
+}
+
+#[tokio::test]
+async fn thoughts_shown_as_text_are_refused_by_the_model() {
+    let simulator = simulator().await;
+    let first = ask(&simulator, &manual("claude-sonnet-4-5")).await.accepted();
+    let thought = first["content"][0]["thinking"].clone();
+    let mut demoted = request("claude-sonnet-4-5");
+    demoted["messages"] = json!([
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": [{"type": "text", "text": thought}]},
+        {"role": "user", "content": "Go on"},
+    ]);
+    let answer = ask(&simulator, &demoted).await.accepted();
+    assert_eq!(answer["stop_reason"], "refusal");
+    assert_eq!(answer["stop_details"]["category"], "reasoning_extraction");
+    assert_eq!(answer["content"], json!([]));
+
+    demoted["messages"][1]["content"] = json!("<think>I wonder…</think>Hello!");
+    demoted["stream"] = json!(true);
+    let events = ask(&simulator, &demoted).await.events();
+    let end = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+    assert_eq!(end["delta"]["stop_reason"], "refusal");
+    assert_eq!(end["delta"]["stop_details"]["category"], "reasoning_extraction");
+}
+
+#[tokio::test]
+async fn settings_that_a_model_does_not_take_are_refused() {
+    let unsupported = |word: &str| {
+        format!(
+            "\"thinking.type.{word}\" is not supported for this model. Use \
+             \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
+        )
+    };
+    let forced = json!({"type": "tool", "name": "weather"});
+    let budget = |tokens: u64| json!({"type": "enabled", "budget_tokens": tokens});
+    let cases = [
+        ("claude-opus-4-7", json!({"thinking": budget(2048)}), unsupported("enabled")),
+        ("claude-opus-5-5", json!({"thinking": {"type": "disabled"}}), unsupported("disabled")),
+        ("claude-sonnet-4-5", json!({"thinking": {"type": "adaptive"}}), unsupported("adaptive")),
+        (
+            "claude-opus-5",
+            json!({"thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}),
+            "\"thinking.type.disabled\" is not supported for this model when \
+             \"output_config.effort\" is 'max'. Use \"thinking.type.adaptive\", or an effort of \
+             'high' or lower."
+                .to_owned(),
+        ),
+        (
+            "claude-sonnet-4-5",
+            json!({"thinking": budget(1000)}),
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+                .to_owned(),
+        ),
+        (
+            "claude-sonnet-4-5",
+            json!({"thinking": {"type": "enabled"}}),
+            "thinking.enabled.budget_tokens: Field required".to_owned(),
+        ),
+        (
+            "claude-sonnet-4-5",
+            json!({"thinking": budget(2048), "tool_choice": forced}),
+            "Thinking may not be enabled when tool_choice forces tool use.".to_owned(),
+        ),
+        (
+            "claude-opus-5-5",
+            json!({"tool_choice": {"type": "any"}}),
+            "tool_choice: type \"tool\" and \"any\" are not supported for this model.".to_owned(),
+        ),
+        (
+            "claude-opus-4-6",
+            json!({"output_config": {"effort": "xhigh"}}),
+            "This model does not support effort level 'xhigh'. Supported levels: high, low, max, \
+             medium."
+                .to_owned(),
+        ),
+        (
+            "claude-opus-4-7",
+            json!({"temperature": 0.2}),
+            "`temperature` is deprecated for this model.".to_owned(),
+        ),
+        (
+            "claude-opus-4-7",
+            json!({"top_k": 5}),
+            "`top_k` is deprecated for this model.".to_owned(),
+        ),
+        (
+            "claude-opus-5-5",
+            json!({"compaction": {"type": "summarize"}, "context_management": {"edits": []}}),
+            "compaction: cannot be combined with `context_management`. Set only one of them."
+                .to_owned(),
+        ),
+    ];
+    let simulator = simulator().await;
+    for (model, settings, expected) in cases {
+        let mut request = request(model);
+        for (key, value) in settings.as_object().unwrap() {
+            request[key] = value.clone();
+        }
+        assert_eq!(ask(&simulator, &request).await.refused(400), expected, "{model} {settings}");
+    }
+    let mut large = manual("claude-sonnet-4-5");
+    large["thinking"] = budget(4096);
+    let sentence = ask(&simulator, &large).await.refused(400);
+    assert!(sentence.starts_with("`max_tokens` must be greater than `thinking.budget_tokens`."));
+    let interleaved = [KEY, &[("anthropic-beta", "interleaved-thinking-2025-05-14")]].concat();
+    post(&simulator, PATH, &interleaved, &large).await.accepted();
+    // Adaptive thinking may be told which tool to call.
+    let mut adaptive = request("claude-opus-4-6");
+    adaptive["thinking"] = json!({"type": "adaptive"});
+    adaptive["tool_choice"] = json!({"type": "tool", "name": "news"});
+    let answer = ask(&simulator, &adaptive).await.accepted();
+    assert_eq!(answer["content"][1]["name"], "news");
+}
+
+#[tokio::test]
+async fn endings_and_unanswered_calls_are_refused() {
+    let simulator = simulator().await;
+    let looped = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    let id = looped["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
+
+    let mut unanswered = looped.clone();
+    unanswered["messages"][2]["content"] = json!("Never mind.");
+    assert_eq!(
+        ask(&simulator, &unanswered).await.refused(400),
+        format!(
+            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: \
+             {id}. Each `tool_use` block must have a corresponding `tool_result` block in the next \
+             message."
+        )
+    );
+    let mut unasked = looped.clone();
+    unasked["messages"].as_array_mut().unwrap().remove(1);
+    assert_eq!(
+        ask(&simulator, &unasked).await.refused(400),
+        format!(
+            "messages.1.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
+             `tool_result` block must have a corresponding `tool_use` block in the previous message."
+        )
+    );
+    let mut open = looped.clone();
+    open["messages"].as_array_mut().unwrap().truncate(2);
+    open["messages"][1]["content"].as_array_mut().unwrap().truncate(1);
+    assert_eq!(
+        ask(&simulator, &open).await.refused(400),
+        "messages.1.content.0: The final block in an assistant message cannot be `thinking`."
+    );
+    let mut prefilled = request("claude-opus-5-5");
+    let messages = prefilled["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": "Well,"}));
+    assert_eq!(
+        ask(&simulator, &prefilled).await.refused(400),
+        "This model does not support assistant message prefill. The conversation must end with a \
+         user message."
+    );
+    let mut empty = request("claude-opus-5-5");
+    empty["messages"] = json!([
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": [{"type": "compaction", "content": ""}]},
+        {"role": "user", "content": "Go on"},
+    ]);
+    assert_eq!(
+        ask(&simulator, &empty).await.refused(400),
+        "messages.1.content.0.compaction.content: String should have at least 1 character"
+    );
+}
+
+#[tokio::test]
+async fn the_cache_knows_beginnings_as_they_were_written() {
+    let simulator = simulator().await;
+    let first = request("claude-opus-4-6");
+    let cached = |answer: &Value| answer["usage"]["cache_read_input_tokens"].as_u64().unwrap();
+    let one = ask(&simulator, &first).await.accepted();
+    assert_eq!(cached(&one), 0);
+    let mut longer = first.clone();
+    go_on(&mut longer, &one);
+    let two = ask(&simulator, &longer).await.accepted();
+    assert!(cached(&two) > 20, "{two}");
+    let mut again = longer.clone();
+    let schema = again["tools"][0]["input_schema"].take();
+    again["tools"][0] =
+        json!({"input_schema": schema, "name": "weather", "description": "Looks something up."});
+    let three = ask(&simulator, &again).await.accepted();
+    assert_eq!(cached(&three), 0, "the order of members counts");
+    // Another way of thinking costs the messages, not the tools.
+    longer["thinking"] = json!({"type": "adaptive"});
+    let four = ask(&simulator, &longer).await.accepted();
+    assert!(cached(&four) > 0 && cached(&four) < cached(&two));
+}
+
+#[tokio::test]
+async fn clones_sign_nothing_and_take_anything() {
+    let simulator = simulator().await;
+    let mut request = request("deepseek-v4");
+    request["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
+    let path = "/at/deepseek/anthropic/v1/messages";
+    let answer = post(&simulator, path, KEY, &request).await.accepted();
+    assert_eq!(answer["content"][0]["type"], "thinking");
+    go_on(&mut request, &answer);
+    request["messages"][1]["content"][0] = json!({"type": "thinking", "thinking": "Mine."});
+    post(&simulator, path, KEY, &request).await.accepted();
+    assert_eq!(simulator.ledger().entries[0].provider, "deepseek-anthropic");
+}

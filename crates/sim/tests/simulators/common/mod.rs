@@ -1,0 +1,116 @@
+//! A small client for tests: one request over one connection, and everything that came back.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use throughline_sim::{Options, Simulator, start};
+use tokio::net::TcpStream;
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: hyper::HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// Whether the connection broke before the body's end.
+    pub(crate) was_cut: bool,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The JSON of each event of a stream of server-sent events.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| *data != "[DONE]")
+            .map(|data| serde_json::from_str(data).expect("an event is JSON"))
+            .collect()
+    }
+
+    /// The body of an answer that must have been given.
+    #[track_caller]
+    pub(crate) fn accepted(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text());
+        self.json()
+    }
+
+    /// The sentence of a refusal, wherever its provider puts it.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.text());
+        let body = self.json();
+        let places = ["/error/message", "/message"];
+        let found = places.iter().find_map(|place| body.pointer(place)?.as_str());
+        found.unwrap_or_else(|| panic!("no sentence in {body}")).to_owned()
+    }
+}
+
+/// A simulator with everything at its default.
+pub(crate) async fn simulator() -> Simulator {
+    start(Options::default()).await.expect("a port is free")
+}
+
+/// Posts a body as the account that these headers are of.
+pub(crate) async fn post(
+    simulator: &Simulator,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Answer {
+    send(simulator, "POST", path, headers, body.to_string().into_bytes()).await
+}
+
+pub(crate) async fn get(simulator: &Simulator, path: &str, headers: &[(&str, &str)]) -> Answer {
+    send(simulator, "GET", path, headers, Vec::new()).await
+}
+
+pub(crate) async fn send(
+    simulator: &Simulator,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Answer {
+    let stream = TcpStream::connect(simulator.address()).await.expect("the simulator listens");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .expect("a handshake needs nothing");
+    let mut request = hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "simulator")
+        .header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).expect("the request is whole");
+    let exchange = async {
+        let response = sender.send_request(request).await.expect("an answer begins");
+        let (parts, mut incoming) = response.into_parts();
+        let (mut body, mut was_cut) = (Vec::new(), false);
+        while let Some(frame) = incoming.frame().await {
+            match frame {
+                Ok(frame) => body.extend(frame.into_data().unwrap_or_default()),
+                Err(_) => {
+                    was_cut = true;
+                    break;
+                }
+            }
+        }
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body, was_cut }
+    };
+    tokio::pin!(exchange);
+    // The connection has to be driven while the exchange goes on, and may end before it.
+    tokio::select! {
+        answer = &mut exchange => answer,
+        _ = connection => exchange.await,
+    }
+}

@@ -1,0 +1,291 @@
+//! Bedrock's Converse: Claude in other words, and the models that sign nothing.
+
+use crate::common::{Answer, get, post, simulator};
+use serde_json::{Value, json};
+use throughline_codec::{Asked, BedrockConverse, Catalog, StreamDecoder};
+use throughline_core::{Body, Event};
+use throughline_sim::Simulator;
+
+const KEY: &[(&str, &str)] = &[(
+    "authorization",
+    "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261115/us-east-1/bedrock/aws4_request, Signature=0",
+)];
+const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+const FABLE: &str = "us.anthropic.claude-fable-5-1-v1:0";
+
+fn request() -> Value {
+    let tool = |name: &str| {
+        json!({"toolSpec": {"name": name, "inputSchema": {"json": {
+            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        }}}})
+    };
+    json!({
+        "system": [{"text": "Be brief."}],
+        "messages": [{"role": "user", "content": [{"text": "How is Zürich today? 🌤"}]}],
+        "inferenceConfig": {"maxTokens": 4096},
+        "toolConfig": {"tools": [tool("weather"), tool("news")]},
+    })
+}
+
+fn manual() -> Value {
+    let mut request = request();
+    request["additionalModelRequestFields"] =
+        json!({"thinking": {"type": "enabled", "budget_tokens": 2048}});
+    request
+}
+
+async fn ask(simulator: &Simulator, model: &str, body: &Value) -> Answer {
+    let path = format!("/model/{}/converse", model.replace(':', "%3A"));
+    post(simulator, &path, KEY, body).await
+}
+
+fn go_on(request: &mut Value, answer: &Value) {
+    let message = answer["output"]["message"].clone();
+    let calls = message["content"].as_array().unwrap().iter().filter_map(|b| b.get("toolUse"));
+    let results: Vec<Value> = calls
+        .map(|call| {
+            json!({"toolResult": {"toolUseId": call["toolUseId"], "content": [{"text": "sunny"}]}})
+        })
+        .collect();
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(message);
+    let content =
+        if results.is_empty() { json!([{"text": "And tomorrow?"}]) } else { json!(results) };
+    messages.push(json!({"role": "user", "content": content}));
+}
+
+async fn in_loop(simulator: &Simulator, model: &str, mut request: Value) -> Value {
+    let answer = ask(simulator, model, &request).await.accepted();
+    go_on(&mut request, &answer);
+    request
+}
+
+#[tokio::test]
+async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
+    for (model, first) in [(SONNET, manual()), (FABLE, request()), ("deepseek.r1-v1:0", request())]
+    {
+        let simulator = simulator().await;
+        let mut request = first;
+        let mut stops = Vec::new();
+        for _ in 0..6 {
+            let answer = ask(&simulator, model, &request).await.accepted();
+            let first = &answer["output"]["message"]["content"][0];
+            assert!(first["reasoningContent"]["reasoningText"].is_object(), "{answer}");
+            stops.push(answer["stopReason"].as_str().unwrap().to_owned());
+            go_on(&mut request, &answer);
+        }
+        assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
+        assert!(simulator.ledger().is_content());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_says_what_the_whole_answer_says() {
+    let whole = ask(&simulator().await, SONNET, &manual()).await.accepted();
+    let path = format!("/model/{}/converse-stream", SONNET.replace(':', "%3A"));
+    let streamed = post(&simulator().await, &path, KEY, &manual()).await;
+    assert_eq!(streamed.headers["content-type"], "application/vnd.amazon.eventstream");
+    let target = Catalog::builtin().target_for("bedrock", SONNET, "one").unwrap();
+    let mut decoder = StreamDecoder::new(&BedrockConverse, &Asked::of(target));
+    let mut events = decoder.push(&streamed.body).unwrap();
+    events.extend(decoder.finish().unwrap());
+    assert!(events.iter().filter(|event| matches!(event, Event::Delta { .. })).count() > 5);
+    let Some(Event::Ended(reply)) = events.pop() else { panic!("the stream has an end") };
+    let content = &whole["output"]["message"]["content"];
+    let Body::Thought(thought) = &reply.items[0].body else { panic!("it thinks first") };
+    assert_eq!(content[0]["reasoningContent"]["reasoningText"]["text"], *thought.content);
+    let signature = &content[0]["reasoningContent"]["reasoningText"]["signature"];
+    assert_eq!(reply.items[0].seals[0].reveal_to_tenant(), signature.as_str().unwrap());
+    assert_eq!(reply.usage.output, whole["usage"]["outputTokens"].as_u64().unwrap());
+}
+
+#[tokio::test]
+async fn claude_is_refused_in_anthropics_words_behind_bedrocks() {
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change, &str); 6] = [
+        (
+            "signature missing",
+            |r| {
+                let text = &mut r["messages"][1]["content"][0]["reasoningContent"]["reasoningText"];
+                text.as_object_mut().unwrap().remove("signature");
+            },
+            "messages.1.content.0.thinking.signature: Field required",
+        ),
+        (
+            "signature empty",
+            |r| {
+                r["messages"][1]["content"][0]["reasoningContent"]["reasoningText"]["signature"] =
+                    json!("");
+            },
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+        ),
+        (
+            "text edited",
+            |r| {
+                r["messages"][1]["content"][0]["reasoningContent"]["reasoningText"]["text"] =
+                    json!("Other.");
+            },
+            "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant \
+             message cannot be modified.",
+        ),
+        (
+            "thinking gone",
+            |r| {
+                r["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+            },
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found \
+             `tool_use`.",
+        ),
+        (
+            "budget too small",
+            |r| r["additionalModelRequestFields"]["thinking"]["budget_tokens"] = json!(10),
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        ),
+        (
+            "forced tool",
+            |r| r["toolConfig"]["toolChoice"] = json!({"any": {}}),
+            "Thinking may not be enabled when tool_choice forces tool use.",
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let simulator = simulator().await;
+        let mut request = in_loop(&simulator, SONNET, manual()).await;
+        change(&mut request);
+        let answer = ask(&simulator, SONNET, &request).await;
+        let sentence = answer.refused(400);
+        let expected = format!("The model returned the following errors: {expected}");
+        assert!(sentence.starts_with(&expected), "{name}: {sentence}");
+        assert_eq!(answer.headers["x-amzn-errortype"], "ValidationException");
+        assert_eq!(answer.json(), json!({"message": sentence}));
+    }
+}
+
+#[tokio::test]
+async fn adaptive_thinking_and_forced_tools_do_not_go_together_up_to_4_7() {
+    let simulator = simulator().await;
+    let mut forced = request();
+    forced["additionalModelRequestFields"] = json!({"thinking": {"type": "adaptive"}});
+    forced["toolConfig"]["toolChoice"] = json!({"tool": {"name": "news"}});
+    let model = "anthropic.claude-opus-4-6-v1";
+    assert!(ask(&simulator, model, &forced).await.refused(400).contains("forces tool use"));
+    ask(&simulator, "anthropic.claude-opus-4-8-v1", &forced).await.accepted();
+}
+
+#[tokio::test]
+async fn a_changed_prefix_is_refused_but_a_cache_point_is_not_a_change() {
+    let simulator = simulator().await;
+    let request = in_loop(&simulator, FABLE, request()).await;
+    let mut marked = request.clone();
+    marked["system"].as_array_mut().unwrap().push(json!({"cachePoint": {"type": "default"}}));
+    let content = marked["messages"][0]["content"].as_array_mut().unwrap();
+    content.push(json!({"cachePoint": {"type": "default"}}));
+    ask(&simulator, FABLE, &marked).await.accepted();
+    let mut changed = request;
+    changed["system"][0]["text"] = json!("Be verbose.");
+    let sentence = ask(&simulator, FABLE, &changed).await.refused(400);
+    assert!(
+        sentence.ends_with("The `system` prompt differs from the one this block was created with.")
+    );
+}
+
+#[tokio::test]
+async fn converse_itself_refuses_blank_texts_and_unanswered_calls() {
+    let simulator = simulator().await;
+    let mut blank = request();
+    blank["messages"][0]["content"].as_array_mut().unwrap().push(json!({"text": " \n"}));
+    assert_eq!(
+        ask(&simulator, "amazon.nova-2-lite-v1:0", &blank).await.refused(400),
+        "The text field in the ContentBlock object at messages.0.content.1 is blank. Add text to the \
+         text field, and try again."
+    );
+    let mut unanswered = in_loop(&simulator, SONNET, manual()).await;
+    let id = unanswered["messages"][1]["content"][1]["toolUse"]["toolUseId"].clone();
+    unanswered["messages"][2]["content"] = json!([{"text": "Never mind."}]);
+    assert_eq!(
+        ask(&simulator, SONNET, &unanswered).await.refused(400),
+        format!(
+            "Expected toolResult blocks at messages.2.content for the following Ids: {}",
+            id.as_str().unwrap()
+        )
+    );
+}
+
+#[tokio::test]
+async fn nova_takes_no_empty_signature() {
+    let simulator = simulator().await;
+    let model = "amazon.nova-2-lite-v1:0";
+    let mut first = request();
+    first["additionalModelRequestFields"] =
+        json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}});
+    let mut request = in_loop(&simulator, model, first).await;
+    ask(&simulator, model, &request).await.accepted();
+    request["messages"][1]["content"][0]["reasoningContent"]["reasoningText"]["signature"] =
+        json!("");
+    let sentence = ask(&simulator, model, &request).await.refused(400);
+    assert!(
+        sentence.starts_with("The signature field in the ReasoningTextBlock object"),
+        "{sentence}"
+    );
+}
+
+#[tokio::test]
+async fn what_deepseek_thought_is_not_signed_for_claude() {
+    let simulator = simulator().await;
+    let request = in_loop(&simulator, "deepseek.r1-v1:0", request()).await;
+    assert_eq!(
+        ask(&simulator, SONNET, &request).await.refused(400),
+        "The model returned the following errors: messages.1.content.0.thinking.signature: Field \
+         required"
+    );
+}
+
+#[tokio::test]
+async fn signatures_are_the_same_on_anthropics_own_endpoint() {
+    let simulator = simulator().await;
+    let request = in_loop(&simulator, SONNET, manual()).await;
+    let content = &request["messages"][1]["content"];
+    let text = &content[0]["reasoningContent"]["reasoningText"];
+    let call = &content[1]["toolUse"];
+    let moved = json!({
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "messages": [
+            {"role": "user", "content": "How is Zürich today? 🌤"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": text["text"], "signature": text["signature"]},
+                {"type": "tool_use", "id": call["toolUseId"], "name": call["name"], "input": call["input"]},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": call["toolUseId"], "content": "sunny"},
+            ]},
+        ],
+    });
+    post(&simulator, "/v1/messages", &[("x-api-key", "one")], &moved).await.accepted();
+}
+
+#[tokio::test]
+async fn thoughts_shown_as_text_are_refused_by_the_model() {
+    let simulator = simulator().await;
+    let mut demoted = request();
+    demoted["messages"] = json!([
+        {"role": "user", "content": [{"text": "Hello"}]},
+        {"role": "assistant", "content": [{"text": "<thinking>I wonder…</thinking> Hello!"}]},
+        {"role": "user", "content": [{"text": "Go on"}]},
+    ]);
+    let answer = ask(&simulator, SONNET, &demoted).await.accepted();
+    assert_eq!(answer["stopReason"], "content_filtered");
+    assert_eq!(answer["additionalModelResponseFields"]["stop_reason"], "refusal");
+    assert_eq!(simulator.ledger().entries[0].stop.as_deref(), Some("refused"));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_and_models_listed() {
+    let simulator = simulator().await;
+    let path = format!("/model/{}/count-tokens", SONNET.replace(':', "%3A"));
+    let body = json!({"input": {"converse": request()}});
+    let counted = post(&simulator, &path, KEY, &body).await.accepted();
+    assert!(counted["inputTokens"].as_u64() > Some(50));
+    let models = get(&simulator, "/foundation-models", KEY).await.accepted();
+    assert!(models["modelSummaries"].as_array().is_some_and(|models| models.len() > 3));
+}

@@ -1,0 +1,371 @@
+//! The stand-ins for Gemini's generateContent: what they accept, and what they refuse in which words.
+
+use crate::common::{Answer, get, post, simulator};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use serde_json::{Value, json};
+use throughline_sim::{Simulator, Verdict};
+
+const KEY: [(&str, &str); 1] = [("x-goog-api-key", "one")];
+const OTHER_KEY: [(&str, &str); 1] = [("x-goog-api-key", "two")];
+
+fn declaration(name: &str) -> Value {
+    let parameters = json!({
+        "type": "OBJECT",
+        "properties": {"city": {"type": "STRING"}},
+        "required": ["city"],
+    });
+    json!({"name": name, "parameters": parameters})
+}
+
+fn request(contents: &[Value]) -> Value {
+    json!({
+        "contents": contents,
+        "tools": [{"functionDeclarations": [declaration("weather"), declaration("news")]}],
+        "generationConfig": {"thinkingConfig": {"includeThoughts": true}},
+    })
+}
+
+fn thinking(config: &Value) -> Value {
+    let contents = [user("Hi")];
+    json!({"contents": contents, "generationConfig": {"thinkingConfig": config}})
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "parts": [{"text": text}]})
+}
+
+async fn ask(simulator: &Simulator, model: &str, request: &Value) -> Answer {
+    post(simulator, &format!("/v1beta/models/{model}:generateContent"), &KEY, request).await
+}
+
+async fn stream(simulator: &Simulator, model: &str, query: &str, request: &Value) -> Answer {
+    let path = format!("/v1beta/models/{model}:streamGenerateContent{query}");
+    post(simulator, &path, &KEY, request).await
+}
+
+fn content(answer: &Value) -> Value {
+    answer["candidates"][0]["content"].clone()
+}
+
+/// What a request says next: the content, and the answers of the functions.
+fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
+    let calls: Vec<Value> = content["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|part| part.get("functionCall").cloned())
+        .collect();
+    contents.push(content);
+    if calls.is_empty() {
+        return 0;
+    }
+    let answers: Vec<Value> = calls
+        .iter()
+        .map(|call| {
+            let response = json!({"result": "sunny ☀"});
+            json!({"functionResponse": {"name": call["name"], "id": call["id"], "response": response}})
+        })
+        .collect();
+    contents.push(json!({"role": "user", "parts": answers}));
+    calls.len()
+}
+
+/// The content of a stream, with texts that nothing stands between joined.
+fn assembled(chunks: &[Value]) -> Value {
+    let mut parts: Vec<Value> = Vec::new();
+    for part in chunks.iter().flat_map(|chunk| content(chunk)["parts"].as_array().cloned().unwrap())
+    {
+        let is_bare =
+            |part: &Value| part.get("text").is_some() && part.get("thoughtSignature").is_none();
+        match parts.last_mut() {
+            Some(last)
+                if is_bare(last)
+                    && is_bare(&part)
+                    && last.get("thought") == part.get("thought") =>
+            {
+                let said =
+                    last["text"].as_str().unwrap().to_owned() + part["text"].as_str().unwrap();
+                last["text"] = json!(said);
+            }
+            _ => parts.push(part),
+        }
+    }
+    json!({"role": "model", "parts": parts})
+}
+
+async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
+    let mut contents = vec![user("What is the weather?")];
+    let answer = ask(simulator, model, &request(&contents)).await.accepted();
+    assert_eq!(gone_on(&mut contents, content(&answer)), 1);
+    contents
+}
+
+/// The first call of a content.
+fn call(content: &mut Value) -> &mut Value {
+    let parts = content["parts"].as_array_mut().unwrap();
+    parts.iter_mut().find(|part| part.get("functionCall").is_some()).unwrap()
+}
+
+const MODELS: [&str; 3] = ["gemini-2.5-flash", "gemini-3-pro-preview", "gemini-3-flash-preview"];
+
+#[tokio::test]
+async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
+    for model in MODELS {
+        for query in [None, Some("?alt=sse"), Some("")] {
+            let simulator = simulator().await;
+            let mut contents = vec![user("What is the weather in Zürich?")];
+            let mut steps = 0;
+            for turn in 0..2 {
+                loop {
+                    let asked = request(&contents);
+                    let said = match query {
+                        None => content(&ask(&simulator, model, &asked).await.accepted()),
+                        Some("") => {
+                            let answer = stream(&simulator, model, "", &asked).await;
+                            let kind = &answer.headers["content-type"];
+                            assert_eq!(kind, "application/json");
+                            assembled(answer.accepted().as_array().unwrap())
+                        }
+                        Some(query) => {
+                            assembled(&stream(&simulator, model, query, &asked).await.events())
+                        }
+                    };
+                    assert_eq!(said["parts"][0]["thought"], true, "{said}");
+                    steps += 1;
+                    if gone_on(&mut contents, said) == 0 {
+                        break;
+                    }
+                }
+                contents.push(user(&format!("And then? {turn}")));
+            }
+            assert_eq!(steps, 6);
+            let ledger = simulator.ledger();
+            assert!(ledger.is_content(), "{model} {query:?} {ledger:#?}");
+            assert_eq!(
+                (ledger.issued().count(), ledger.entries.last().unwrap().returned.len()),
+                (6, 5)
+            );
+            simulator.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_of_parallel_calls_is_signed_and_a_streamed_texts_signature_comes_last() {
+    let simulator = simulator().await;
+    let mut contents = vec![user("What is the weather?")];
+    let path = "/v1beta/models/gemini-3-pro-preview:generateContent";
+    let headers = [KEY[0], ("x-sim-parallel", "true")];
+    let answer = post(&simulator, path, &headers, &request(&contents)).await.accepted();
+    let parts = content(&answer)["parts"].as_array().cloned().unwrap();
+    let signed: Vec<bool> =
+        parts.iter().map(|part| part.get("thoughtSignature").is_some()).collect();
+    assert_eq!(signed, [false, true, false], "{parts:?}");
+    assert_eq!(gone_on(&mut contents, content(&answer)), 2);
+    let chunks =
+        stream(&simulator, "gemini-3-pro-preview", "?alt=sse", &request(&contents)).await.events();
+    let last = chunks.last().unwrap();
+    assert_eq!(last["candidates"][0]["finishReason"], "STOP");
+    let ending = content(last)["parts"].as_array().unwrap().last().cloned().unwrap();
+    assert_eq!(ending["text"], "");
+    assert!(!ending["thoughtSignature"].as_str().unwrap().is_empty());
+    assert!(chunks.len() > 3);
+    assert!(simulator.ledger().is_content());
+}
+
+#[tokio::test]
+async fn gemini_3_wants_the_first_calls_signature_and_2_5_does_not() {
+    let simulator = simulator().await;
+    for model in MODELS {
+        let contents = one_step(&simulator, model).await;
+        for broken in [None, Some(json!(""))] {
+            let mut unsigned = contents.clone();
+            let part = call(&mut unsigned[1]).as_object_mut().unwrap();
+            part.remove("thoughtSignature");
+            part.extend(broken.map(|value| ("thoughtSignature".to_owned(), value)));
+            let answer = ask(&simulator, model, &request(&unsigned)).await;
+            if model.contains("2.5") {
+                answer.accepted();
+                assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
+                continue;
+            }
+            assert_eq!(
+                answer.refused(400),
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:weather` , position 2. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+            );
+            assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
+            // Only the current turn is looked at.
+            unsigned
+                .extend([json!({"role": "model", "parts": [{"text": "Sunny."}]}), user("And?")]);
+            ask(&simulator, model, &request(&unsigned)).await.accepted();
+        }
+    }
+    let contents = one_step(&simulator, "gemini-3-pro-preview").await;
+    // Calls of one step that were taken apart are steps of their own.
+    let mut apart = contents.clone();
+    let mut second = contents[1].clone();
+    call(&mut second).as_object_mut().unwrap().remove("thoughtSignature");
+    apart.extend([second, contents[2].clone()]);
+    let refused = ask(&simulator, "gemini-3-pro-preview", &request(&apart)).await.refused(400);
+    assert!(refused.contains("position 4"), "{refused}");
+    let path = "/v1/projects/p/locations/global/publishers/google/models/gemini-3-pro-preview:generateContent";
+    let mut vertex = vec![user("Weather?")];
+    let answer = post(&simulator, path, &KEY, &request(&vertex)).await.accepted();
+    gone_on(&mut vertex, content(&answer));
+    call(&mut vertex[1]).as_object_mut().unwrap().remove("thoughtSignature");
+    let refused = post(&simulator, path, &KEY, &request(&vertex)).await.refused(400);
+    assert_eq!(
+        refused,
+        "Function call `weather` in the `1.` content block is missing a `thought_signature`."
+    );
+    let counted = "/v1beta/models/gemini-3-pro-preview:countTokens";
+    let mut unsigned = contents.clone();
+    call(&mut unsigned[1]).as_object_mut().unwrap().remove("thoughtSignature");
+    post(&simulator, counted, &KEY, &request(&unsigned)).await.refused(400);
+    let whole = json!({"generateContentRequest": request(&contents)});
+    let count = post(&simulator, counted, &KEY, &whole).await.accepted();
+    assert!(count["totalTokens"].as_u64() > Some(0));
+}
+
+#[tokio::test]
+async fn a_signature_that_is_not_good_is_corrupted() {
+    let simulator = simulator().await;
+    let model = "gemini-3-pro-preview";
+    let contents = one_step(&simulator, model).await;
+    let good = call(&mut contents[1].clone())["thoughtSignature"].as_str().unwrap().to_owned();
+    let bytes = STANDARD.decode(&good).unwrap();
+    let signed = |signature: &str| {
+        let mut changed = contents.clone();
+        call(&mut changed[1])["thoughtSignature"] = json!(signature);
+        request(&changed)
+    };
+    // The other alphabet says the same.
+    ask(&simulator, model, &signed(&URL_SAFE.encode(&bytes))).await.accepted();
+    assert!(simulator.ledger().is_content());
+    let mut flipped = bytes.clone();
+    flipped[40] ^= 1;
+    let cases = [
+        STANDARD.encode(&flipped),
+        STANDARD.encode(&bytes[..bytes.len() - 3]),
+        "EqQBCgIYAhIk".to_owned(),
+    ];
+    for bad in cases {
+        let answer = ask(&simulator, model, &signed(&bad)).await;
+        assert_eq!(answer.refused(400), "Corrupted thought signature.");
+    }
+    let refused = ask(&simulator, model, &signed("not base64!")).await.refused(400);
+    assert!(refused.starts_with("Invalid value at 'contents[1].parts[1].thought_signature'"));
+    let path = format!("/v1beta/models/{model}:generateContent");
+    let elsewhere = post(&simulator, &path, &OTHER_KEY, &signed(&good)).await;
+    assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
+    let vertex = format!("/at/vertex{path}");
+    let elsewhere = post(&simulator, &vertex, &KEY, &signed(&good)).await;
+    assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
+    // That another Gemini does not read it is nowhere said.
+    ask(&simulator, "gemini-3-flash-preview", &signed(&good)).await.accepted();
+    let last = simulator.ledger().entries.last().cloned().unwrap();
+    assert_eq!(last.returned[0].verdict, Verdict::Accepted);
+}
+
+#[tokio::test]
+async fn the_documented_stand_ins_are_taken() {
+    let simulator = simulator().await;
+    let contents = one_step(&simulator, "gemini-3-pro-preview").await;
+    for word in ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"] {
+        for spelling in [word.to_owned(), STANDARD.encode(word)] {
+            let mut changed = contents.clone();
+            call(&mut changed[1])["thoughtSignature"] = json!(spelling);
+            ask(&simulator, "gemini-3-pro-preview", &request(&changed)).await.accepted();
+            let last = simulator.ledger().entries.last().cloned().unwrap();
+            assert_eq!(last.returned[0].verdict, Verdict::Dropped("stand_in".to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_edited_text_is_accepted_and_noted() {
+    let simulator = simulator().await;
+    let model = "gemini-3-pro-preview";
+    let mut contents = vec![user("Hi")];
+    let asked = json!({"contents": contents});
+    gone_on(&mut contents, content(&ask(&simulator, model, &asked).await.accepted()));
+    contents[1]["parts"][0]["text"] = json!("Something else.");
+    contents.push(user("And then?"));
+    ask(&simulator, model, &json!({"contents": contents})).await.accepted();
+    let last = simulator.ledger().entries.last().cloned().unwrap();
+    assert_eq!(last.returned[0].verdict, Verdict::Dropped("text_edited".to_owned()));
+}
+
+#[tokio::test]
+async fn levels_and_budgets_are_what_the_model_takes() {
+    let simulator = simulator().await;
+    let cases = [
+        (
+            "gemini-2.5-flash",
+            json!({"thinkingLevel": "LOW"}),
+            "Thinking level is not supported for this model.",
+        ),
+        (
+            "gemini-3-pro-preview",
+            json!({"thinkingLevel": "minimal"}),
+            "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.",
+        ),
+        (
+            "gemini-2.5-pro",
+            json!({"thinkingBudget": 52428}),
+            "The thinking budget (52428) is invalid. Please choose a value between 128 and 32768.",
+        ),
+        (
+            "gemini-2.5-pro",
+            json!({"thinkingBudget": 0}),
+            "The thinking budget (0) is invalid. Please choose a value between 128 and 32768.",
+        ),
+        (
+            "gemini-2.5-flash",
+            json!({"thinkingBudget": 0, "includeThoughts": true}),
+            "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is enabled.",
+        ),
+    ];
+    for (model, config, expected) in cases {
+        let answer = ask(&simulator, model, &thinking(&config)).await;
+        assert_eq!(answer.refused(400), expected, "{model}");
+    }
+    let accepted = [
+        ("gemini-3-pro-preview", json!({"thinkingLevel": "low"})),
+        ("gemini-2.5-flash", json!({"thinkingBudget": 0})),
+        ("gemini-2.5-pro", json!({"thinkingBudget": -1})),
+        ("gemini-2.5-pro", json!({"thinking_budget": 128, "include_thoughts": true})),
+    ];
+    for (model, config) in accepted {
+        ask(&simulator, model, &thinking(&config)).await.accepted();
+    }
+}
+
+#[tokio::test]
+async fn calls_and_answers_are_as_many() {
+    let simulator = simulator().await;
+    for model in MODELS {
+        let mut contents = one_step(&simulator, model).await;
+        let twice = contents[2]["parts"][0].clone();
+        contents[2]["parts"].as_array_mut().unwrap().push(twice);
+        let refused = ask(&simulator, model, &request(&contents)).await.refused(400);
+        assert_eq!(
+            refused,
+            "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
+        );
+        contents[2] = user("Well?");
+        ask(&simulator, model, &request(&contents)).await.refused(400);
+    }
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let simulator = simulator().await;
+    let list = get(&simulator, "/v1beta/models", &KEY).await.accepted();
+    assert!(list["models"].as_array().unwrap().len() > 3);
+    // Google's own client asks under the path that others have, too.
+    assert_eq!(get(&simulator, "/v1/models", &KEY).await.accepted(), list);
+    let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.accepted();
+    assert_eq!(one["name"], "models/gemini-2.5-pro");
+}

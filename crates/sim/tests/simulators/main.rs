@@ -1,0 +1,19 @@
+//! The simulators over HTTP, provider by provider: one program of tests, so that what they share is linked once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    reason = "a test fails by panicking"
+)]
+
+mod anthropic;
+mod chat;
+mod common;
+mod converse;
+mod gemini;
+mod responses;
+mod sdk;
+mod server;

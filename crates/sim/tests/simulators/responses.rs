@@ -1,0 +1,493 @@
+//! The stand-ins for OpenAI's Responses API and its clones: what they accept, and what they refuse in which words.
+
+use crate::common::{Answer, post, simulator};
+use serde_json::{Value, json};
+use throughline_sim::{Options, Simulator, Verdict, start};
+
+const KEY: [(&str, &str); 1] = [("authorization", "Bearer sk-one")];
+const OTHER_KEY: [(&str, &str); 1] = [("authorization", "Bearer sk-two")];
+
+fn tool(name: &str) -> Value {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
+        "required": ["city", "days"],
+        "additionalProperties": false,
+    });
+    json!({"type": "function", "name": name, "parameters": parameters, "strict": true})
+}
+
+fn request(model: &str, input: &[Value]) -> Value {
+    json!({
+        "model": model,
+        "input": input,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "tools": [tool("weather"), tool("news")],
+    })
+}
+
+fn with(mut request: Value, key: &str, value: Value) -> Value {
+    request[key] = value;
+    request
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+async fn ask(simulator: &Simulator, row: &str, request: &Value) -> Answer {
+    post(simulator, &format!("/at/{row}/v1/responses"), &KEY, request).await
+}
+
+fn output(answer: &Value) -> Vec<Value> {
+    answer["output"].as_array().cloned().unwrap()
+}
+
+/// What a request says next: everything that was answered, and the answers of the tools.
+fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
+    input.extend_from_slice(output);
+    let calls = output.iter().filter(|item| item["type"] == "function_call");
+    let answers: Vec<Value> = calls
+        .map(|call| {
+            let id = &call["call_id"];
+            json!({"type": "function_call_output", "call_id": id, "output": "sunny ☀"})
+        })
+        .collect();
+    input.extend_from_slice(&answers);
+    answers.len()
+}
+
+/// The input after the first step: a question, a reasoning item, a call, and its output.
+async fn one_step(simulator: &Simulator, row: &str, model: &str, store: bool) -> Vec<Value> {
+    let mut input = vec![user("What is the weather?")];
+    let first = with(request(model, &input), "store", json!(store));
+    let answer = ask(simulator, row, &first).await.accepted();
+    assert_eq!(gone_on(&mut input, &output(&answer)), 1);
+    assert_eq!(input[1]["type"], "reasoning");
+    input
+}
+
+fn events_of(answer: &Answer, kind: &str) -> Vec<Value> {
+    answer.events().into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+const ROWS: [(&str, &str); 5] = [
+    ("openai", "gpt-5.6"),
+    ("azure", "gpt-5.5"),
+    ("bedrock-mantle", "openai.gpt-5.6-luna"),
+    ("xai", "grok-4.3"),
+    ("deepseek-responses", "deepseek-v4-flash"),
+];
+
+#[tokio::test]
+async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
+    for (row, model) in ROWS {
+        for (store, streams) in [(true, false), (false, false), (true, true)] {
+            let simulator = simulator().await;
+            let mut input = vec![user("What is the weather in Zürich?")];
+            let mut steps = 0;
+            for turn in 0..2 {
+                loop {
+                    let asked = with(request(model, &input), "store", json!(store));
+                    let answer = ask(&simulator, row, &with(asked, "stream", json!(streams))).await;
+                    let said = if streams {
+                        let done = events_of(&answer, "response.output_item.done");
+                        done.into_iter().map(|event| event["item"].clone()).collect()
+                    } else {
+                        output(&answer.accepted())
+                    };
+                    assert_eq!(said[0]["type"], "reasoning", "{row}");
+                    steps += 1;
+                    if gone_on(&mut input, &said) == 0 {
+                        break;
+                    }
+                }
+                input.push(user(&format!("And then? {turn}")));
+            }
+            assert_eq!(steps, 6, "{row}");
+            let ledger = simulator.ledger();
+            assert!(ledger.is_content(), "{row} {ledger:#?}");
+            assert_eq!(ledger.issued().count(), 6);
+            simulator.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_tells_its_elements_as_they_come_and_an_early_ciphertext_is_not_the_last_word() {
+    let simulator = simulator().await;
+    let mut input = vec![user("What is the weather?")];
+    let asked = with(request("gpt-5.6", &input), "stream", json!(true));
+    let answer = ask(&simulator, "openai", &asked).await;
+    assert_eq!(answer.headers["content-type"], "text/event-stream; charset=utf-8");
+    let mut kinds: Vec<String> =
+        answer.events().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+    kinds.dedup();
+    let told: Vec<&str> = kinds.iter().map(|kind| kind.trim_start_matches("response.")).collect();
+    assert_eq!(
+        told,
+        [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
+            "output_item.done",
+            "output_item.added",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "output_item.done",
+            "completed",
+        ]
+    );
+    let added = events_of(&answer, "response.output_item.added");
+    let done = events_of(&answer, "response.output_item.done");
+    let completed = events_of(&answer, "response.completed");
+    assert_eq!(added[0]["item"]["id"], done[0]["item"]["id"]);
+    let early = added[0]["item"]["encrypted_content"].as_str().unwrap();
+    assert!(early.starts_with("gAAAA"));
+    assert_ne!(early, done[0]["item"]["encrypted_content"]);
+    assert_eq!(completed[0]["response"]["output"][0], done[0]["item"]);
+    let deltas = events_of(&answer, "response.function_call_arguments.delta");
+    let said: String = deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect();
+    assert_eq!(done[1]["item"]["arguments"], said);
+    assert!(deltas.len() > 1);
+
+    gone_on(&mut input, &[done[0]["item"].clone(), done[1]["item"].clone()]);
+    input[1]["encrypted_content"] = json!(early);
+    let refused = ask(&simulator, "openai", &request("gpt-5.6", &input)).await;
+    assert_eq!(refused.json()["error"]["code"], "invalid_encrypted_content");
+}
+
+#[tokio::test]
+async fn a_response_is_gone_on_from_by_its_id() {
+    let simulator = simulator().await;
+    let first =
+        ask(&simulator, "openai", &request("gpt-5.6", &[user("Weather?")])).await.accepted();
+    let mut outputs = Vec::new();
+    gone_on(&mut outputs, &output(&first));
+    let resumed =
+        with(request("gpt-5.6", &outputs[2..]), "previous_response_id", first["id"].clone());
+    let second = ask(&simulator, "openai", &resumed).await.accepted();
+    assert_eq!(second["output"][1]["name"], "news");
+    assert!(simulator.ledger().is_content());
+
+    let elsewhere = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &resumed).await;
+    assert_eq!(elsewhere.json()["error"]["code"], "previous_response_not_found");
+    let both = with(resumed.clone(), "conversation", json!("conv_1"));
+    let refused = ask(&simulator, "openai", &both).await.refused(400);
+    assert!(refused.starts_with("Mutually exclusive parameters"), "{refused}");
+    // The calls of the response that is gone on from still want their outputs.
+    let silent = with(resumed, "input", json!([user("Well?")]));
+    let refused = ask(&simulator, "openai", &silent).await.refused(400);
+    assert!(refused.starts_with("No tool output found for function call call_"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_was_not_stored_is_not_found() {
+    let simulator = simulator().await;
+    let unstored = with(request("gpt-5.6", &[user("Weather?")]), "store", json!(false));
+    let first = ask(&simulator, "openai", &unstored).await.accepted();
+    let resumed = with(request("gpt-5.6", &[]), "previous_response_id", first["id"].clone());
+    let refused = ask(&simulator, "openai", &resumed).await;
+    let error = refused.json()["error"].clone();
+    assert_eq!(refused.status, 400);
+    assert_eq!(error["code"], "previous_response_not_found");
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(error["message"], format!("Previous response with id '{id}' not found."));
+
+    for store in [true, false] {
+        let mut input = vec![user("Weather?")];
+        gone_on(&mut input, &output(&first));
+        input[1].as_object_mut().unwrap().remove("encrypted_content");
+        let asked = with(request("gpt-5.6", &input), "store", json!(store));
+        let refused = ask(&simulator, "openai", &asked).await.refused(404);
+        let id = input[1]["id"].as_str().unwrap();
+        assert!(refused.starts_with(&format!("Item with id '{id}' not found. Items are not")));
+    }
+}
+
+#[tokio::test]
+async fn what_was_stored_is_found_by_its_id_alone() {
+    let simulator = simulator().await;
+    let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    let whole = input.clone();
+    input[1].as_object_mut().unwrap().remove("encrypted_content");
+    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    for at in [1, 2] {
+        input[at] = json!({"type": "item_reference", "id": whole[at]["id"]});
+    }
+    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    assert!(simulator.ledger().is_content());
+    let lost = json!({"type": "item_reference", "id": "rs_made_up"});
+    let refused = ask(&simulator, "openai", &request("gpt-5.6", &[lost])).await.refused(404);
+    assert!(refused.contains("rs_made_up"));
+}
+
+#[tokio::test]
+async fn stored_reasoning_needs_what_followed_it() {
+    let simulator = simulator().await;
+    for (row, model) in [("openai", "gpt-5.6"), ("azure", "gpt-5.5"), ("bedrock-mantle", "gpt-5.6")]
+    {
+        let input = one_step(&simulator, row, model, true).await;
+        let id = input[1]["id"].as_str().unwrap();
+        let expected = format!(
+            "Item '{id}' of type 'reasoning' was provided without its required following item."
+        );
+        let mut without_id = input.clone();
+        without_id[2].as_object_mut().unwrap().remove("id");
+        let alone = [input[0].clone(), input[1].clone()];
+        let edited =
+            [input[0].clone(), input[1].clone(), json!({"role": "assistant", "content": "42"})];
+        for broken in [&without_id[..], &alone, &edited] {
+            let answer = ask(&simulator, row, &request(model, broken)).await;
+            assert_eq!(answer.refused(400), expected);
+            assert_eq!(
+                answer.json()["error"],
+                json!({"message": expected, "type": "invalid_request_error", "param": "input", "code": null})
+            );
+            // Nobody looks for pairs in what is not stored.
+            let unstored = with(request(model, broken), "store", json!(false));
+            ask(&simulator, row, &unstored).await.accepted();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_followed_stored_reasoning_needs_it_back() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    let (reasoning, call) = (input[1]["id"].as_str().unwrap(), input[2]["id"].as_str().unwrap());
+    let mut broken = vec![input[0].clone(), input[2].clone(), input[3].clone()];
+    let refused = ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.refused(400);
+    assert_eq!(
+        refused,
+        format!(
+            "Item '{call}' of type 'function_call' was provided without its required 'reasoning' item: '{reasoning}'."
+        )
+    );
+    // Without its id the call is nobody's.
+    broken[1].as_object_mut().unwrap().remove("id");
+    ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.accepted();
+    assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
+}
+
+#[tokio::test]
+async fn xai_checks_no_pairs() {
+    let simulator = simulator().await;
+    let mut input = one_step(&simulator, "xai", "grok-4.3", true).await;
+    input[2].as_object_mut().unwrap().remove("id");
+    ask(&simulator, "xai", &request("grok-4.3", &input)).await.accepted();
+    input.remove(1);
+    ask(&simulator, "xai", &request("grok-4.3", &input)).await.accepted();
+}
+
+#[tokio::test]
+async fn a_ciphertext_that_is_not_good_is_refused() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    let good = input[1]["encrypted_content"].as_str().unwrap().to_owned();
+    assert!(good.starts_with("gAAAA"));
+    let mut flipped = good.clone().into_bytes();
+    flipped[60] = if flipped[60] == b'A' { b'B' } else { b'A' };
+    let flipped = String::from_utf8(flipped).unwrap();
+    let cases =
+        ["", "not base64!", &flipped, &good[..good.len() - 4], &good.replace(['-', '_'], "+")];
+    for bad in cases {
+        if bad == good {
+            continue;
+        }
+        let mut broken = input.clone();
+        broken[1]["encrypted_content"] = json!(bad);
+        let answer = ask(&simulator, "openai", &request("gpt-5.6", &broken)).await;
+        let id = input[1]["id"].as_str().unwrap();
+        assert_eq!(
+            answer.refused(400),
+            format!(
+                "The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."
+            )
+        );
+        assert_eq!(answer.json()["error"]["code"], "invalid_encrypted_content");
+        let last = simulator.ledger().entries.last().cloned().unwrap();
+        assert!(matches!(last.returned.last().unwrap().verdict, Verdict::Refused(_)));
+    }
+    // Another account's, and another endpoint's.
+    let mut stranger = input.clone();
+    for item in &mut stranger[1..3] {
+        item.as_object_mut().unwrap().remove("id");
+    }
+    let asked = with(request("gpt-5.6", &stranger), "store", json!(false));
+    let answer = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &asked).await;
+    assert!(answer.refused(400).contains("organization_id did not match"));
+    let answer = ask(&simulator, "azure", &asked).await;
+    assert!(answer.refused(400).starts_with("The encrypted content gAAA..."));
+    ask(&simulator, "openai", &asked).await.accepted();
+    let compaction = json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAB"});
+    let answer = ask(&simulator, "openai", &request("gpt-5.6", &[compaction])).await;
+    assert!(answer.refused(400).starts_with("The encrypted content for item cmp_1"));
+}
+
+#[tokio::test]
+async fn reasoning_needs_its_summary() {
+    let simulator = simulator().await;
+    let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
+    input[1].as_object_mut().unwrap().remove("summary");
+    let answer = ask(&simulator, "openai", &request("gpt-5.6", &input)).await;
+    assert_eq!(answer.refused(400), "Missing required parameter: 'input[1].summary'.");
+    assert_eq!(answer.json()["error"]["code"], "missing_required_parameter");
+    input[1]["summary"] = json!([]);
+    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+}
+
+#[tokio::test]
+async fn efforts_and_sampling_are_what_the_model_takes() {
+    let simulator = simulator().await;
+    let asked = |model: &str, effort: &str| json!({"model": model, "input": "Hi", "reasoning": {"effort": effort}});
+    let refused = ask(&simulator, "openai", &asked("gpt-5", "xhigh")).await.refused(400);
+    assert_eq!(
+        refused,
+        "Unsupported value: 'xhigh' is not supported with the 'gpt-5' model. Supported values are: 'minimal', 'low', 'medium', and 'high'."
+    );
+    ask(&simulator, "openai", &asked("gpt-5.6", "max")).await.accepted();
+    ask(&simulator, "openai", &asked("gpt-4.1", "low")).await.refused(400);
+    let warm = |model: &str| json!({"model": model, "input": "Hi", "temperature": 0.5});
+    let answer = ask(&simulator, "openai", &warm("gpt-5")).await;
+    assert_eq!(
+        answer.refused(400),
+        "Unsupported parameter: 'temperature' is not supported with this model."
+    );
+    assert_eq!(answer.json()["error"]["param"], "temperature");
+    ask(&simulator, "openai", &warm("gpt-4.1")).await.accepted();
+    ask(&simulator, "openai", &warm("gpt-5.1")).await.accepted();
+    ask(&simulator, "openai", &with(warm("gpt-5.1"), "reasoning", json!({"effort": "low"})))
+        .await
+        .refused(400);
+}
+
+#[tokio::test]
+async fn calls_and_outputs_belong_together() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
+    let id = input[2]["call_id"].as_str().unwrap();
+    let unstored = |input: &[Value]| with(request("gpt-5.6", input), "store", json!(false));
+    let refused = ask(&simulator, "openai", &unstored(&input[..3])).await.refused(400);
+    assert_eq!(refused, format!("No tool output found for function call {id}."));
+    let alone = [input[0].clone(), input[3].clone()];
+    let refused = ask(&simulator, "openai", &unstored(&alone)).await.refused(400);
+    assert_eq!(refused, format!("No tool call found for function call output with call_id {id}."));
+    let elsewhere = with(unstored(&alone), "conversation", json!("conv_1"));
+    ask(&simulator, "openai", &elsewhere).await.accepted();
+}
+
+#[tokio::test]
+async fn deepseek_wants_nothing_said_between_calls_and_outputs() {
+    let simulator = simulator().await;
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "weather", "arguments": "{}"});
+    let answer =
+        |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "sunny"});
+    let said = json!({"role": "assistant", "content": "<think>\nhm\n</think>"});
+    let input =
+        [call("call-a"), said, call("call-b"), answer("call-a"), answer("call-b"), user("?")];
+    let asked = json!({"model": "deepseek-v4-flash", "input": input});
+    let refused = ask(&simulator, "deepseek-responses", &asked).await;
+    assert_eq!(
+        refused.json(),
+        json!({"error": {
+            "message": "No tool output found for tool call call-a.",
+            "type": "invalid_request_error",
+            "param": null,
+            "code": "invalid_request_error",
+        }})
+    );
+}
+
+#[tokio::test]
+async fn reasoning_that_is_lost_moved_or_repeated_is_accepted_and_noted() {
+    let simulator = simulator().await;
+    let unstored = |input: &[Value]| with(request("gpt-5.6", input), "store", json!(false));
+    let mut input = one_step(&simulator, "openai", "gpt-5.6", false).await;
+    let second = ask(&simulator, "openai", &unstored(&input)).await.accepted();
+    gone_on(&mut input, &output(&second));
+    for item in &mut input {
+        item.as_object_mut().unwrap().remove("id");
+    }
+    let last = || simulator.ledger().entries.last().cloned().unwrap();
+    let verdicts = || -> Vec<Verdict> {
+        last().returned.into_iter().map(|returned| returned.verdict).collect()
+    };
+    let dropped = |why: &str| Verdict::Dropped(why.to_owned());
+
+    let mut without = input.clone();
+    without.remove(1);
+    ask(&simulator, "openai", &unstored(&without)).await.accepted();
+    assert_eq!((verdicts(), last().lost), (vec![Verdict::Accepted], 1));
+
+    let mut moved = input.clone();
+    moved.swap(1, 4);
+    ask(&simulator, "openai", &unstored(&moved)).await.accepted();
+    assert_eq!(verdicts(), [dropped("moved"), dropped("moved")]);
+
+    let mut repeated = input.clone();
+    repeated.insert(2, input[1].clone());
+    ask(&simulator, "openai", &unstored(&repeated)).await.accepted();
+    assert_eq!(verdicts(), [Verdict::Accepted, dropped("duplicate"), Verdict::Accepted]);
+    assert!(!simulator.ledger().is_content());
+}
+
+#[tokio::test]
+async fn a_changed_order_of_members_costs_the_cache() {
+    let simulator = simulator().await;
+    let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
+    let asked = with(request("gpt-5.6", &input), "store", json!(false));
+    let cached = |answer: Value| {
+        let usage = answer["usage"].clone();
+        usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    assert!(cached(ask(&simulator, "openai", &asked).await.accepted()) > 0);
+    let tools =
+        r#"[{"name":"weather","type":"function","strict":true,"parameters":{"type":"object"}}]"#;
+    let reordered = with(asked, "tools", serde_json::from_str(tools).unwrap());
+    assert_eq!(cached(ask(&simulator, "openai", &reordered).await.accepted()), 0);
+}
+
+#[tokio::test]
+async fn tools_are_called_together_when_asked_and_choices_are_obeyed() {
+    let simulator = simulator().await;
+    let asked = request("gpt-5.6", &[user("Weather?")]);
+    let together = with(asked.clone(), "parallel_tool_calls", json!(true));
+    let answer = ask(&simulator, "openai", &together).await.accepted();
+    let kinds: Vec<_> = output(&answer).iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(kinds, ["reasoning", "function_call", "function_call"]);
+    let mut input = vec![user("Weather?")];
+    gone_on(&mut input, &output(&answer));
+    let last = ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    assert_eq!(last["output"][1]["type"], "message");
+    assert_eq!(last["output"][1]["phase"], "final_answer");
+
+    let forced = with(asked.clone(), "tool_choice", json!({"type": "function", "name": "news"}));
+    let answer = ask(&simulator, "openai", &forced).await.accepted();
+    assert_eq!(answer["output"][1]["name"], "news");
+    let custom = with(asked, "tools", json!([{"type": "custom", "name": "shell"}]));
+    let answer = ask(&simulator, "openai", &custom).await.accepted();
+    assert_eq!(answer["output"][1]["type"], "custom_tool_call");
+    let format = json!({"format": {"type": "json_schema", "name": "a", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}});
+    let shaped = json!({"model": "gpt-5.6", "input": "Hi", "text": format});
+    let answer = ask(&simulator, "openai", &shaped).await.accepted();
+    let text = answer["output"][1]["content"][0]["text"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(text).unwrap()["n"].is_i64(), "{text}");
+    assert!(simulator.ledger().is_content());
+}
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_bytes() {
+    let mut bodies = Vec::new();
+    for seed in [7, 7, 8] {
+        let simulator = start(Options { seed, ..Options::default() }).await.unwrap();
+        let asked = with(request("gpt-5.6", &[user("Hi")]), "stream", json!(true));
+        bodies.push(ask(&simulator, "openai", &asked).await.body);
+    }
+    assert_eq!(bodies[0], bodies[1]);
+    assert_ne!(bodies[0], bodies[2]);
+}
