@@ -156,10 +156,11 @@ impl Bare {
             db.pragma_update(None, pragma, value).unwrap();
         }
         db.pragma_update(None, "cache_size", -16_000).unwrap();
+        db.pragma_update(None, "wal_autocheckpoint", 4096).unwrap();
         db.set_prepared_statement_cache_capacity(64);
         db.execute_batch(include_str!("../src/sqlite/schema_1.sql")).unwrap();
         db.execute_batch(
-            "INSERT INTO tenants VALUES (1, 'bench', 0);
+            "INSERT INTO tenants (id, name, created) VALUES (1, 'bench', 0);
              INSERT INTO segments VALUES (1, 1, 'bare', 0, x'00');",
         )
         .unwrap();
