@@ -7,9 +7,8 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_core::{
     Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Thoughts, Tree, json, kind,
-    restore_items,
+    restore_items, unpack,
 };
-use throughline_store::unpack;
 
 use crate::failure::Failure;
 use crate::mask::{masks, without_long_words};

@@ -15,6 +15,7 @@ mod identity;
 mod instant;
 mod item;
 pub mod json;
+mod model;
 mod name;
 mod number;
 mod origin;
@@ -45,6 +46,9 @@ pub use crate::item::{
     ToolResult,
 };
 pub use crate::json::{Json, Node, Shape, SyntaxError, Tree};
+pub use crate::model::{
+    Asking, Clock, CostEstimator, Events, Ids, Model, ModelError, Models, Saying, Trouble,
+};
 pub use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
 pub use crate::number::Number;
 pub use crate::origin::{Origin, Target};
@@ -60,11 +64,12 @@ pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, T
 pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};
 pub use crate::run_event::{
-    CancelledEvent, EventError, FinalAnswerEvent, GuardrailDisposition, GuardrailEvent,
-    GuardrailPhase, HandoffEvent, MetadataEvent, PlanEvent, PlanOperation, PlanSource,
-    ProgressEvent, ReflectionEvent, RunEvent, StreamEvent, SubagentEvent, SubagentMode,
-    SubagentPhase, SummarizationEvent, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
-    ToolCallPhase, UserQuestionEvent, UserQuestionEventStatus,
+    CancelledEvent, EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition,
+    GuardrailEvent, GuardrailPhase, HandoffEvent, LimitEvent, MessageEvent, MetadataEvent,
+    PlanEvent, PlanOperation, PlanSource, ProgressEvent, ReflectionEvent, ReplayEvent, RunEvent,
+    RunStatusEvent, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent,
+    ThoughtEvent, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
+    ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent, UserQuestionEventStatus,
 };
 pub use crate::seal::{Attachment, Bound, Seal};
 pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
@@ -77,10 +82,10 @@ pub use crate::state::{
     UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
 pub use crate::store::{
-    Append, Asked, Batch, Boxed, Content, Era, Fence, Fold, Folded, ForkPoint, Found, Lease,
-    LogHead, LogId, LogKind, LogOpening, NewRecord, NodeId, Pending, PendingStatus, Receipt,
-    Record, Rewind, Sight, Store, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Written,
-    kind,
+    Append, Asked, Batch, Boxed, Content, Era, EventWriter, Fence, Fold, Folded, Follow, ForkPoint,
+    Found, Lease, LogHead, LogId, LogKind, LogOpening, NewRecord, NodeId, Pack, Pending,
+    PendingStatus, Receipt, Record, Rewind, Sight, Store, StoreError, Tenant, VaultKey, VaultNode,
+    VaultTurn, Written, kind, pack, split, unpack,
 };
 pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{

@@ -6,11 +6,12 @@
 mod events;
 
 pub use crate::run_event::events::{
-    CancelledEvent, EventError, FinalAnswerEvent, GuardrailDisposition, GuardrailEvent,
-    GuardrailPhase, HandoffEvent, MetadataEvent, PlanEvent, PlanOperation, PlanSource,
-    ProgressEvent, ReflectionEvent, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase,
-    SummarizationEvent, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase,
-    UserQuestionEvent, UserQuestionEventStatus,
+    CancelledEvent, EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition,
+    GuardrailEvent, GuardrailPhase, HandoffEvent, LimitEvent, MessageEvent, MetadataEvent,
+    PlanEvent, PlanOperation, PlanSource, ProgressEvent, ReflectionEvent, ReplayEvent,
+    RunStatusEvent, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent,
+    ThoughtEvent, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
+    ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent, UserQuestionEventStatus,
 };
 
 use std::borrow::Cow;
@@ -49,6 +50,22 @@ pub enum RunEvent {
     Subagent(SubagentEvent),
     /// The agent noted something.
     Reflection(ReflectionEvent),
+    /// A run began, waits, goes on or ended.
+    Run(RunStatusEvent),
+    /// A model was asked, and answered.
+    Turn(TurnEvent),
+    /// Something was said to the model.
+    Message(MessageEvent),
+    /// The model thinks, or has thought.
+    Thought(ThoughtEvent),
+    /// A limit of the run was reached.
+    Limit(LimitEvent),
+    /// An answer did not pass the gate, or passed after all.
+    Gate(GateEvent),
+    /// What became of the Items and Seals of a request.
+    Replay(ReplayEvent),
+    /// What a turn cost, and the run so far.
+    Usage(UsageEvent),
     /// An event of another type, verbatim.
     Unknown(Json),
 }
@@ -83,6 +100,14 @@ impl RunEvent {
             CancelledEvent::TYPE => Self::Cancelled(Record::read(&fields("CancelledEvent")?)?),
             SubagentEvent::TYPE => Self::Subagent(Record::read(&fields("SubagentEvent")?)?),
             ReflectionEvent::TYPE => Self::Reflection(Record::read(&fields("ReflectionEvent")?)?),
+            RunStatusEvent::TYPE => Self::Run(Record::read(&fields("RunStatusEvent")?)?),
+            TurnEvent::TYPE => Self::Turn(Record::read(&fields("TurnEvent")?)?),
+            MessageEvent::TYPE => Self::Message(Record::read(&fields("MessageEvent")?)?),
+            ThoughtEvent::TYPE => Self::Thought(Record::read(&fields("ThoughtEvent")?)?),
+            LimitEvent::TYPE => Self::Limit(Record::read(&fields("LimitEvent")?)?),
+            GateEvent::TYPE => Self::Gate(Record::read(&fields("GateEvent")?)?),
+            ReplayEvent::TYPE => Self::Replay(Record::read(&fields("ReplayEvent")?)?),
+            UsageEvent::TYPE => Self::Usage(Record::read(&fields("UsageEvent")?)?),
             _ => Self::Unknown(document.clone()),
         })
     }
@@ -104,6 +129,14 @@ impl RunEvent {
             Self::Cancelled(event) => event.json(),
             Self::Subagent(event) => event.json(),
             Self::Reflection(event) => event.json(),
+            Self::Run(event) => event.json(),
+            Self::Turn(event) => event.json(),
+            Self::Message(event) => event.json(),
+            Self::Thought(event) => event.json(),
+            Self::Limit(event) => event.json(),
+            Self::Gate(event) => event.json(),
+            Self::Replay(event) => event.json(),
+            Self::Usage(event) => event.json(),
             Self::Unknown(event) => event.clone(),
         }
     }
@@ -125,6 +158,14 @@ impl RunEvent {
             Self::Cancelled(_) => CancelledEvent::TYPE,
             Self::Subagent(_) => SubagentEvent::TYPE,
             Self::Reflection(_) => ReflectionEvent::TYPE,
+            Self::Run(_) => RunStatusEvent::TYPE,
+            Self::Turn(_) => TurnEvent::TYPE,
+            Self::Message(_) => MessageEvent::TYPE,
+            Self::Thought(_) => ThoughtEvent::TYPE,
+            Self::Limit(_) => LimitEvent::TYPE,
+            Self::Gate(_) => GateEvent::TYPE,
+            Self::Replay(_) => ReplayEvent::TYPE,
+            Self::Usage(_) => UsageEvent::TYPE,
             Self::Unknown(event) => {
                 let name = event.tree().root().text_of("type").map(Cow::into_owned);
                 return name.unwrap_or_default().into();

@@ -8,6 +8,7 @@
 
 mod batch;
 mod error;
+mod events;
 mod fold;
 mod vault;
 
@@ -23,6 +24,7 @@ pub use crate::store::batch::{
     Append, Asked, Batch, ForkPoint, LogKind, LogOpening, NewRecord, Receipt, Written, kind,
 };
 pub use crate::store::error::StoreError;
+pub use crate::store::events::{EventWriter, Follow, Pack, pack, split, unpack};
 pub use crate::store::fold::{Fold, Folded};
 pub use crate::store::vault::{Era, Found, NodeId, Sight, VaultKey, VaultNode, VaultTurn};
 
@@ -104,6 +106,9 @@ pub trait Store: Send + Sync {
 
     /// Destroys all that a Run says, for good: nobody reads it any more. That there was a Run stays, and that it was forgotten.
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()>;
+
+    /// Writes the events of a Run, which exists, by that right.
+    fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter>;
 
     /// What waits for a person, of one log or of all.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)

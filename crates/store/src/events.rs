@@ -5,13 +5,14 @@
 //! have a name under which that happens once, so that they can be written again whenever it is not known whether they were.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
 use throughline_core::{
-    Append, Batch, Content, Fence, LogId, Name, NewRecord, Receipt, Record, Store, StoreError,
-    Tenant, Why, kind,
+    Append, Batch, Boxed, EventWriter, Fence, LogId, Name, NewRecord, Pack, Receipt, Store,
+    StoreError, Tenant,
 };
 use tokio::task::JoinSet;
 
@@ -27,80 +28,6 @@ const AGE: Duration = Duration::from_millis(50);
 
 /// Whoever adds an event waits for the store while so many bytes are still to be written.
 const MUCH: usize = 1 << 20;
-
-/// Packs events into the content of one record.
-pub fn pack<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord {
-    let mut packed = Pack::default();
-    for event in events {
-        packed.push(event);
-    }
-    packed.record()
-}
-
-/// The events of a record, each with its number. Where the content is no more, why.
-pub fn unpack(record: &Record) -> Result<Vec<(u64, Bytes)>, Why> {
-    let Some((first, last)) = record.events else { return Ok(Vec::new()) };
-    match &record.content {
-        Content::Here(bytes) => Ok((first..=last).zip(split(bytes)).collect()),
-        Content::Gone(why) => Err(*why),
-    }
-}
-
-/// The events of a pack.
-pub(crate) fn split(packed: &Bytes) -> Vec<Bytes> {
-    let mut bytes = packed.clone();
-    let mut events = Vec::new();
-    while let Some(length) = length(&mut bytes).filter(|length| *length <= bytes.len()) {
-        events.push(bytes.split_to(length));
-    }
-    events
-}
-
-/// A length as seven bits per byte, the lowest first.
-fn length(bytes: &mut Bytes) -> Option<usize> {
-    let mut length = 0_usize;
-    for shift in (0..usize::BITS).step_by(7) {
-        if !bytes.has_remaining() {
-            return None;
-        }
-        let byte = bytes.get_u8();
-        length |= usize::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(length);
-        }
-    }
-    None
-}
-
-#[derive(Default)]
-struct Pack {
-    bytes: BytesMut,
-    events: u32,
-    about: Option<Name>,
-}
-
-impl Pack {
-    fn push(&mut self, event: &[u8]) {
-        let mut length = event.len();
-        while length > 0x7f {
-            self.bytes.put_u8(u8::try_from(length & 0x7f).unwrap_or(0) | 0x80);
-            length >>= 7;
-        }
-        self.bytes.put_u8(u8::try_from(length).unwrap_or(0));
-        self.bytes.extend_from_slice(event);
-        self.events += 1;
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes.len() >= PACK
-    }
-
-    fn record(&self) -> NewRecord {
-        let Self { bytes, events, about } = self;
-        let content = bytes.clone().freeze();
-        NewRecord { events: *events, about: about.clone(), ..NewRecord::new(kind::EVENTS, content) }
-    }
-}
 
 /// Writes the events of one Run.
 pub struct RunEvents {
@@ -143,15 +70,16 @@ impl Waiting {
     /// Adds an event; whether a pack is full.
     fn push(&mut self, event: &[u8], about: Option<&Name>) -> bool {
         let before = self.packs.len();
-        let grows = |pack: &Pack| pack.bytes.len() < PACK && pack.about.as_ref() == about;
+        let grows = |pack: &Pack| pack.len() < PACK && pack.is_about() == about;
         if !self.packs.back().is_some_and(grows) {
-            self.packs.push_back(Pack { about: about.cloned(), ..Pack::default() });
+            self.packs.push_back(Pack::about(about.cloned()));
         }
         if let Some(pack) = self.packs.back_mut() {
             pack.push(event);
         }
         self.bytes += event.len();
-        (before > 0 && self.packs.len() > before) || self.packs.back().is_some_and(Pack::is_full)
+        (before > 0 && self.packs.len() > before)
+            || self.packs.back().is_some_and(|pack| pack.len() >= PACK)
     }
 
     /// What is to be written next. It stays here until it is written, whatever becomes of whoever writes it.
@@ -167,7 +95,7 @@ impl Waiting {
     /// What was begun is written.
     fn wrote(&mut self) {
         self.begun = None;
-        self.bytes = self.packs.iter().map(|pack| pack.bytes.len()).sum();
+        self.bytes = self.packs.iter().map(Pack::len).sum();
     }
 }
 
@@ -259,6 +187,24 @@ impl RunEvents {
     }
 }
 
+impl EventWriter for RunEvents {
+    fn push<'a>(
+        &'a self,
+        event: &'a [u8],
+        about: Option<&'a Name>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(RunEvents::push(self, event, about))
+    }
+
+    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+        Box::pin(RunEvents::commit(self, batch))
+    }
+
+    fn flush(&self) -> Boxed<'_, ()> {
+        Box::pin(RunEvents::flush(self))
+    }
+}
+
 impl Drop for RunEvents {
     /// Whoever leaves without a word leaves the rest to be written.
     fn drop(&mut self) {
@@ -308,44 +254,5 @@ impl Run {
             lock(&self.waiting).wrote();
         }
         Ok(())
-    }
-}
-
-/// Follows a log: what is there, and then what is added, by whichever process.
-pub struct Follow<'s> {
-    store: &'s dyn Store,
-    tenant: Tenant,
-    log: LogId,
-    last: u64,
-}
-
-impl<'s> Follow<'s> {
-    /// Follows the records after that one.
-    pub fn new(store: &'s dyn Store, tenant: Tenant, log: LogId, after: u64) -> Self {
-        Self { store, tenant, log, last: after }
-    }
-
-    /// Follows the events after that one. The first record may hold earlier ones too.
-    pub async fn events(
-        store: &'s dyn Store,
-        tenant: Tenant,
-        log: LogId,
-        starting_after: u64,
-    ) -> Result<Self, StoreError> {
-        let last = store.place_of_event(&tenant, &log, starting_after).await?;
-        Ok(Self { store, tenant, log, last })
-    }
-
-    /// The next records; waits until there are some.
-    pub async fn next(&mut self) -> Result<Vec<Record>, StoreError> {
-        const PAGE: u32 = 256;
-        loop {
-            let records = self.store.read(&self.tenant, &self.log, self.last, PAGE).await?;
-            if let Some(last) = records.last() {
-                self.last = last.seq;
-                return Ok(records);
-            }
-            self.store.wait(&self.tenant, &self.log, self.last).await?;
-        }
     }
 }

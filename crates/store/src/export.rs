@@ -315,7 +315,7 @@ fn redact(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> Option<Vec<u
 
 /// Each event of a pack by itself.
 fn redact_events(content: &Bytes, policy: &RedactionPolicy) -> Option<Vec<u8>> {
-    let events = crate::events::split(content);
+    let events = throughline_core::split(content);
     let redacted: Vec<Option<Vec<u8>>> =
         events.iter().map(|event| redact("", event, policy)).collect();
     if redacted.iter().all(Option::is_none) {
@@ -325,7 +325,7 @@ fn redact_events(content: &Bytes, policy: &RedactionPolicy) -> Option<Vec<u8>> {
         Some(redacted) => redacted.as_slice(),
         None => &**event,
     });
-    Some(crate::events::pack(shown).content.to_vec())
+    Some(throughline_core::pack(shown).content.to_vec())
 }
 
 fn write_line(out: &mut (dyn Write + Send), line: &Json) -> Result<(), StoreError> {

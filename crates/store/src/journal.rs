@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Boxed, Content, Fence, Lease, LogHead, LogId, Name, NewRecord, Pending, Receipt,
-    Record, Sight, Store, StoreError, Tenant, VaultKey, json, kind,
+    Append, Batch, Boxed, Content, EventWriter, Fence, Lease, LogHead, LogId, Name, NewRecord,
+    Pending, Receipt, Record, Sight, Store, StoreError, Tenant, VaultKey, json, kind,
 };
 
 use crate::backend::{
@@ -16,6 +16,7 @@ use crate::backend::{
     SealedRecord, Span,
 };
 use crate::cipher;
+use crate::events::RunEvents;
 use crate::keys::Keys;
 use crate::manifest::{Signer, hex};
 use crate::options::Options;
@@ -357,6 +358,10 @@ impl Store for Journal {
 
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
         Box::pin(Journal::forget_run(self, tenant, run))
+    }
+
+    fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter> {
+        Box::new(RunEvents::new(self.clone(), tenant.clone(), run.clone(), fence))
     }
 
     fn pending<'a>(

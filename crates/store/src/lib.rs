@@ -27,7 +27,7 @@ mod verify;
 pub use crate::api_keys::{ApiKey, KeyLimits, NewApiKey};
 pub use crate::backend::{Order, Progress, Stats};
 pub use crate::chain::Head;
-pub use crate::events::{Follow, RunEvents, pack, unpack};
+pub use crate::events::RunEvents;
 pub use crate::export::Exported;
 pub use crate::forget::{Destroyed, about_item};
 pub use crate::import::{Imported, parse_manifest, verify_export};

@@ -16,11 +16,12 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
+use throughline_core::pack;
 use throughline_core::{
     Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, Tenant, VaultKey,
     VaultNode, Why, kind,
 };
-use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open, pack};
+use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open};
 use throughline_testkit::{Dice, Folder, cases, figure};
 
 use crate::secrets::Secrets;

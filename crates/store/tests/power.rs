@@ -17,8 +17,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use throughline_core::pack;
 use throughline_core::{Append, Batch, Content, LogId, LogOpening, NewRecord, Store, Tenant, kind};
-use throughline_store::{Journal, Options, about_item, open, pack};
+use throughline_store::{Journal, Options, about_item, open};
 use throughline_testkit::power::{Recorder, record};
 use throughline_testkit::{Dice, Folder, cases, figure};
 

@@ -48,8 +48,7 @@ pub use throughline_codec::{
 pub use throughline_core::*;
 // The store: durable threads in one append-only, tamper-evident journal.
 pub use throughline_store::{
-    ApiKey, Broken, Destroyed, Durability, Exported, Follow, Head, Imported, Journal, KeyLimits,
-    Manifest, MasterKey, NewApiKey, Options as StoreOptions, Order, Page, Progress, Proof,
-    Retention, RunEvents, Statement, Stats, about_item, open as open_store, pack, parse_manifest,
-    unpack, verify_export,
+    ApiKey, Broken, Destroyed, Durability, Exported, Head, Imported, Journal, KeyLimits, Manifest,
+    MasterKey, NewApiKey, Options as StoreOptions, Order, Page, Progress, Proof, Retention,
+    RunEvents, Statement, Stats, about_item, open as open_store, parse_manifest, verify_export,
 };

@@ -16,6 +16,8 @@ words! {
     ToolCallPhase {
         /// The tool begins.
         Start = "start",
+        /// It is at work, and tells how far it is. Ours.
+        Progress = "progress",
         /// It answered.
         Success = "success",
         /// It failed.
@@ -367,5 +369,173 @@ record! {
         "usage" => usage?: ReflectionUsage,
         /// The tool calls that it is about.
         "toolCallIds" => tool_call_ids?: Vec<Name>,
+    }
+}
+
+record! {
+    /// A run began, waits, goes on or ended. Ours.
+    RunStatusEvent is "run" {
+        /// How it stands: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+        "status" => status: Name,
+        /// The run.
+        "runId" => run_id?: Name,
+        /// The agent that runs.
+        "agent" => agent?: Name,
+        /// Why it stands so.
+        "reason" => reason?: Name,
+    }
+}
+
+words! {
+    /// How far a turn is.
+    TurnPhase {
+        /// The model is asked.
+        Start = "start",
+        /// It answered, and the answer was taken.
+        End = "end",
+        /// What it had said was thrown away.
+        Discarded = "discarded",
+    }
+}
+
+record! {
+    /// A model was asked, and answered. Ours.
+    TurnEvent is "turn" {
+        /// How far the turn is.
+        "phase" => phase: TurnPhase,
+        /// The turn, counted from 1.
+        "turn" => turn: u64,
+        /// The model that is asked.
+        "model" => model?: Name,
+        /// What it is asked for, where that is not the next step: `reflection`, `summary`, `final`.
+        "purpose" => purpose?: Name,
+        /// Why the answer ended, or why it was thrown away.
+        "reason" => reason?: Name,
+    }
+}
+
+record! {
+    /// Something was said to the model. What is ephemeral is told here and kept in no Thread. Ours.
+    MessageEvent is "message" {
+        /// Who speaks.
+        "role" => role: Name,
+        /// What is said.
+        "content" => content: Name,
+        /// Whether the Thread does not keep it.
+        "ephemeral" => ephemeral?: bool,
+    }
+}
+
+words! {
+    /// How far a thought is.
+    ThoughtPhase {
+        /// A piece of it.
+        Delta = "delta",
+        /// It is whole.
+        End = "end",
+    }
+}
+
+record! {
+    /// The model thinks, or has thought. Ours.
+    ThoughtEvent is "thought" {
+        /// How far the thought is.
+        "phase" => phase: ThoughtPhase,
+        /// The turn, counted from 1.
+        "turn" => turn: u64,
+        /// What can be read of it.
+        "text" => text?: Name,
+        /// The Item that it is.
+        "id" => id?: Name,
+        /// How many bytes of it are sealed.
+        "sealedBytes" => sealed_bytes?: u64,
+        /// Which agent had it.
+        "agent" => agent?: Name,
+    }
+}
+
+record! {
+    /// A limit of the run was reached. Ours.
+    LimitEvent is "limit" {
+        /// The limit, by the name that it is set with.
+        "limit" => limit: Name,
+        /// How much is allowed.
+        "allowed" => allowed: Number,
+        /// How much there is.
+        "actual" => actual: Number,
+    }
+}
+
+words! {
+    /// What the gate did.
+    GatePhase {
+        /// The model is asked again.
+        Retried = "retried",
+        /// After that it answered as it had to.
+        Recovered = "recovered",
+        /// It never did.
+        Failed = "failed",
+    }
+}
+
+record! {
+    /// An answer did not pass the gate, or passed after all. Ours.
+    GateEvent is "gate" {
+        /// What the gate did.
+        "phase" => phase: GatePhase,
+        /// How often the model was asked, counted from 1.
+        "attempt" => attempt: u64,
+        /// What is done: `retry`, `retry-other`, `fallback`, `fail-fast`.
+        "action" => action?: Name,
+        /// What kind of failure it was.
+        "errorKind" => error_kind?: Name,
+        /// What was wrong.
+        "message" => message?: Name,
+        /// The rule that decided, where it has a name.
+        "rule" => rule?: Name,
+        /// The model that was asked.
+        "fromModel" => from_model?: Name,
+        /// The model that is asked next.
+        "toModel" => to_model?: Name,
+    }
+}
+
+record! {
+    /// What became of the Items and Seals of a request. Ours.
+    #[derive(Default)]
+    ReplayEvent is "replay" {
+        /// The turn, counted from 1.
+        "turn" => turn?: u64,
+        /// How many thoughts were sent back as they were.
+        "kept" => kept?: u64,
+        /// How many were put back.
+        "restored" => restored?: u64,
+        /// How many were said in another way.
+        "reshaped" => reshaped?: u64,
+        /// How many were left out of this request.
+        "elided" => elided?: u64,
+        /// Why, with how many each time.
+        "why" => why?: Vec<(Name, Json)>,
+        /// The seals: the same, counted one by one.
+        "seals" => seals?: Vec<(Name, Json)>,
+    }
+}
+
+record! {
+    /// What a turn cost, and the run so far. Ours.
+    #[derive(Default)]
+    UsageEvent is "usage" {
+        /// The model that was asked.
+        "model" => model?: Name,
+        /// What it was asked for, where that is not the next step.
+        "purpose" => purpose?: Name,
+        /// Tokens of this answer.
+        "usage" => usage?: ReflectionUsage,
+        /// Tokens of the run so far.
+        "total" => total?: ReflectionUsage,
+        /// What this answer cost, in US dollars.
+        "costUsd" => cost_usd?: Number,
+        /// What the run cost so far.
+        "totalCostUsd" => total_cost_usd?: Number,
     }
 }

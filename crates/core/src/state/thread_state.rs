@@ -56,6 +56,22 @@ impl StateChange {
         self
     }
 
+    /// The same, and then the other.
+    pub fn merge(&mut self, other: StateChange) {
+        for (member, value) in other.set {
+            // What is replaced is neither what it was set to before nor what it grew by.
+            self.set.retain(|(known, _)| *known != member);
+            self.add.retain(|(known, _)| *known != member);
+            self.set.push((member, value));
+        }
+        self.add.extend(other.add);
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty()
+    }
+
     /// The record that keeps it.
     pub fn record(&self) -> NewRecord {
         let members = |out: &mut json::Object<'_>, members: &[(Name, Json)]| {

@@ -101,6 +101,15 @@ impl Store for Held {
         self.journal.forget_run(tenant, run)
     }
 
+    fn events(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        fence: Option<Fence>,
+    ) -> Box<dyn throughline_core::EventWriter> {
+        self.journal.events(tenant, run, fence)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use throughline_core::{
-    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
+    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant, pack,
 };
 use throughline_store::{
-    Exported, Imported, Journal, Options, Page, about_item, open, pack, verify_export,
+    Exported, Imported, Journal, Options, Page, about_item, open, verify_export,
 };
 
 use crate::harness::*;

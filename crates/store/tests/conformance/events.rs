@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use throughline_core::{Append, LogOpening, Record, Store, StoreError};
-use throughline_store::{Follow, Journal, pack, unpack};
+use throughline_core::{Follow, pack, unpack};
+use throughline_store::Journal;
 use tokio::task::JoinSet;
 
 use crate::harness::*;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use throughline_core::unpack;
 use throughline_core::{Append, Fence, LogOpening, Name, Store, StoreError};
-use throughline_store::{Journal, Options, RunEvents, open, unpack};
+use throughline_store::{Journal, Options, RunEvents, open};
 
 use crate::harness::*;
 

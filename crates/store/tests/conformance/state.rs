@@ -330,6 +330,15 @@ impl Store for Counting<'_> {
         self.store.forget_run(tenant, run)
     }
 
+    fn events(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        fence: Option<Fence>,
+    ) -> Box<dyn throughline_core::EventWriter> {
+        self.store.events(tenant, run, fence)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

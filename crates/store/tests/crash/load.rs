@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use throughline_core::pack;
 use throughline_core::{
     Append, Batch, Fence, LogId, LogOpening, NewRecord, Receipt, Store, StoreError, Tenant,
     VaultKey, VaultNode, kind,
 };
-use throughline_store::{Journal, Options, open, pack};
+use throughline_store::{Journal, Options, open};
 use throughline_testkit::Dice;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use throughline_core::unpack;
 use throughline_core::{Fence, LogId, Record, Store, StoreError};
-use throughline_store::{Journal, unpack};
+use throughline_store::Journal;
 
 use crate::load::{CALLERS, Number, behind, held, places, tenant};
 

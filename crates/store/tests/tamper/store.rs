@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use throughline_core::pack;
 use throughline_core::{
     Append, Batch, LogOpening, NewRecord, Record, Store, StoreError, Tenant, kind,
 };
-use throughline_store::{Journal, Manifest, Options, about_item, open, pack};
+use throughline_store::{Journal, Manifest, Options, about_item, open};
 
 const TENANTS: [&str; 2] = ["one", "two"];
 const LOGS: [&str; 6] = ["thread", "other", "fork", "doomed", "run", "doomed-run"];

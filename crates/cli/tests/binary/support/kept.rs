@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use throughline_core::pack;
 use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant};
-use throughline_store::{Journal, Options, about_item, open, pack};
+use throughline_store::{Journal, Options, about_item, open};
 
 use crate::support::{Ran, scratch, throughline_with};
 

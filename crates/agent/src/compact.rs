@@ -1,0 +1,203 @@
+//! Older parts of a conversation are summarised, in whole exchanges, and their tools' answers archived.
+//!
+//! What is covered stays in the Thread. The exchange that is under way is never cut, and where a model's seals are bound to
+//! all that stood before them, nothing is covered while it is.
+
+use jiff::Timestamp;
+use throughline_core::{
+    Body, Call, Item, ItemId, Json, Name, Node, Place, Role, SummaryFactItem,
+    SummaryIntegrityCheck, SummaryRecord, Tree,
+};
+
+use crate::call::{said, speaker};
+use crate::state::State;
+use crate::window::{Kept, readable};
+
+const SUMMARISE: &str = "You summarise the earlier part of a conversation so that it can go on without it. Answer with one \
+JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \"value\"}], \"active_goals\": [text], \
+\"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
+longer hold go to discarded_obsolete by their keys.";
+
+/// The longest piece of one Item that a summary is made from.
+const LONGEST: usize = 4000;
+
+/// Up to where the window is to be covered, if it is time for that.
+pub(crate) fn due(state: &State) -> Option<usize> {
+    let part = state.part()?;
+    if !part.config.summarises() || state.progress.no_summary {
+        return None;
+    }
+    let preset = part.config.profile.preset();
+    let trigger = part.config.context.trigger_tokens;
+    let trigger =
+        trigger.or(part.config.limits.max_context_tokens).unwrap_or(preset.trigger_tokens);
+    if state.window.tokens() <= trigger {
+        return None;
+    }
+    let is_loop = state.progress.turn > 0;
+    if is_loop && state.cast.is_prefix_bound(&state.model()) {
+        return None;
+    }
+    let exchanges = state.window.exchanges();
+    let current = exchanges.len().checked_sub(1)?;
+    let keep = part.config.context.keep_turns.unwrap_or(preset.keep_turns);
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    // As many of the latest exchanges stay as are wanted, if they leave room; the one under way always does.
+    let half = trigger / 2;
+    let mut from = current;
+    while from > 0 && current - from < keep {
+        let start = *exchanges.get(from - 1)?;
+        let tokens: u64 = state.window.items.iter().skip(start).map(|kept| kept.tokens).sum();
+        if tokens > half {
+            break;
+        }
+        from -= 1;
+    }
+    exchanges.get(from).copied().filter(|start| *start > 0)
+}
+
+/// Asks for the summary.
+pub(crate) fn ask(state: &State, call: &mut Call) {
+    let covered = due(state).unwrap_or(0);
+    let mut text = String::new();
+    if let Some(Body::Summary { text: before, .. }) =
+        state.window.summary.as_ref().map(|summary| &summary.item.body)
+    {
+        text.push_str("Summary so far:\n");
+        text.push_str(before);
+        text.push_str("\n\n");
+    }
+    for Kept { item, .. } in state.window.items.iter().take(covered) {
+        let words = readable(item);
+        let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
+        if !words.is_empty() {
+            text.push_str(speaker(item));
+            text.push_str(": ");
+            text.push_str(words);
+            text.push('\n');
+        }
+    }
+    call.system = vec![said("system", 0, Role::System, SUMMARISE)];
+    call.items = vec![said("conversation", 0, Role::User, &text)];
+}
+
+/// A summary, taken apart and held against the one before.
+pub(crate) struct Summary {
+    pub(crate) text: Name,
+    pub(crate) record: SummaryRecord,
+}
+
+/// Reads what the model wrote. What is no JSON is a summary all the same.
+pub(crate) fn read(said: &str, before: Option<&SummaryRecord>, at: Timestamp) -> Summary {
+    let json = said.find('{').zip(said.rfind('}')).and_then(|(from, to)| said.get(from..=to));
+    let tree = json.and_then(|json| Tree::parse(json.to_owned()).ok());
+    let root = tree.as_ref().map(Tree::root);
+    let texts = |key: &str| -> Option<Vec<Name>> {
+        let list = root?.present(key)?.elements().filter_map(Node::name).collect::<Vec<_>>();
+        (!list.is_empty()).then_some(list)
+    };
+    let facts = root.and_then(|root| root.present("stable_facts")).into_iter();
+    let mut facts: Vec<SummaryFactItem> = facts
+        .flat_map(Node::elements)
+        .filter_map(|fact| Some(SummaryFactItem::new(fact.name_of("key")?, fact.name_of("value")?)))
+        .collect();
+    let obsolete = texts("discarded_obsolete").unwrap_or_default();
+    let known = before.and_then(|before| before.stable_facts.as_deref()).unwrap_or_default();
+    let gone = before.and_then(|before| before.discarded_obsolete.as_deref()).unwrap_or_default();
+    let has = |facts: &[SummaryFactItem], key: &Name| facts.iter().any(|fact| fact.key == *key);
+    let lost: Vec<_> = known
+        .iter()
+        .filter(|fact| !has(&facts, &fact.key) && !obsolete.contains(&fact.key))
+        .cloned()
+        .collect();
+    let revived = facts.iter().any(|fact| gone.contains(&fact.key));
+    facts.retain(|fact| !gone.contains(&fact.key));
+    let mut integrity = SummaryIntegrityCheck::new(lost.is_empty() && !revived);
+    integrity.critical_fact_loss = Some(!lost.is_empty());
+    integrity.obsolete_fact_revived = Some(revived);
+    facts.extend(lost);
+    let text =
+        root.and_then(|root| root.name_of("summary")).unwrap_or_else(|| Name::from(said.trim()));
+    let mut record = SummaryRecord {
+        stable_facts: (!facts.is_empty()).then_some(facts),
+        active_goals: texts("active_goals"),
+        open_questions: texts("open_questions"),
+        raw_summary: Some(text.clone()),
+        integrity: Some(integrity),
+        created_at: Some(Name::from(at.to_string())),
+        ..SummaryRecord::default()
+    };
+    let all_gone: Vec<Name> = gone.iter().chain(&obsolete).cloned().collect();
+    record.discarded_obsolete = (!all_gone.is_empty()).then_some(all_gone);
+    Summary { text, record }
+}
+
+/// What the model is shown instead of what is covered.
+pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> String {
+    let mut text = format!("Summary of the earlier conversation:\n{}", summary.text);
+    let list = |text: &mut String, title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            text.push_str(&["\n\n", title, ":\n- ", &lines.join("\n- ")].concat());
+        }
+    };
+    let record = &summary.record;
+    let facts =
+        record.stable_facts.iter().flatten().map(|fact| format!("{}: {}", fact.key, fact.value));
+    list(&mut text, "Facts", facts.collect());
+    let memory =
+        state.smart.memory_facts.iter().flatten().filter(|fact| fact.obsolete != Some(true));
+    list(
+        &mut text,
+        "Remembered",
+        memory.map(|fact| format!("{}: {}", fact.key, fact.value)).collect(),
+    );
+    let texts = |list: &Option<Vec<Name>>| list.iter().flatten().map(ToString::to_string).collect();
+    list(&mut text, "Goals", texts(&record.active_goals));
+    list(&mut text, "Open questions", texts(&record.open_questions));
+    let keep = state
+        .part()
+        .and_then(|part| part.reflection())
+        .map_or(0, |reflection| reflection.keep_last);
+    let reflections = state.smart.reflections.as_deref().unwrap_or_default();
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let notes = reflections.iter().skip(reflections.len().saturating_sub(keep));
+    list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
+    let archived = covered.iter().filter_map(|kept| match &kept.item.body {
+        Body::Result(result) => Some(format!(
+            "{} (executionId {})",
+            result.name.as_deref().unwrap_or("tool"),
+            result.call.0
+        )),
+        _ => None,
+    });
+    list(&mut text, "Archived tool answers, for get_tool_response", archived.collect());
+    text
+}
+
+/// The Item that stands for what is covered.
+pub(crate) fn item(id: Name, text: &str, covered: &[Kept], before: Option<&Kept>) -> Item {
+    let seqs = || covered.iter().map(|kept| kept.seq);
+    let earlier = before.and_then(|before| match &before.item.body {
+        Body::Summary { covers, .. } => Some(covers.start),
+        _ => None,
+    });
+    let start = earlier.or_else(|| seqs().min()).unwrap_or(0);
+    let end = seqs().max().map_or(start, |last| last + 1);
+    let place = covered.first().map_or(Place::default(), |kept| kept.item.place);
+    let body = Body::Summary { text: text.into(), covers: start..end };
+    Item::new(ItemId(id), place, Role::User, body)
+}
+
+/// What a record says that it covers.
+pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
+    let covers = match &item.body {
+        Body::Summary { covers, .. } => covers.clone(),
+        _ => 0..0,
+    };
+    let covers = throughline_core::json::object(|out| {
+        out.number("from", covers.start);
+        out.number("before", covers.end);
+        out.number("messages", u64::try_from(messages).unwrap_or(u64::MAX));
+    });
+    (Name::from("covers"), covers)
+}

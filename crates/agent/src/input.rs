@@ -1,0 +1,145 @@
+//! What can happen to a run: the only things that change its state.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use throughline_core::{
+    Body, Did, Fate, Item, ItemId, ModelError, Name, Reply, ToolApprovalResolution,
+    UserQuestionResolution,
+};
+
+use crate::progress::Purpose;
+use crate::tool::ToolAnswer;
+
+/// Something that happened, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub what: What,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// Somebody spoke: the run begins. Each body is one part of one message.
+    Said(Vec<Body>),
+    /// A model answered.
+    Answered(Box<Heard>),
+    /// A model did not answer.
+    Failed {
+        /// What it was asked for.
+        purpose: Purpose,
+        /// Why it did not.
+        error: ModelError,
+        /// Whether a piece of the answer was shown already.
+        streamed: bool,
+    },
+    /// These calls are begun now.
+    ToolsBegan(Vec<Name>),
+    /// A tool answered.
+    ToolEnded(Ended),
+    /// A person decided on a tool call.
+    Decided(ToolApprovalResolution),
+    /// A person answered a question, or refuses to.
+    Answer(UserQuestionResolution),
+    /// The caller's own tools answered.
+    Returned(Vec<Ended>),
+    /// Nobody decided in time.
+    Expired(Name),
+    /// Whoever was at it is gone, and somebody else goes on.
+    Interrupted,
+    /// From now on another model is asked.
+    Switched(Name),
+    /// Somebody stops it.
+    Cancelled(Option<Name>),
+}
+
+/// An answer of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// What it was asked for.
+    pub purpose: Purpose,
+    /// The answer.
+    pub reply: Reply,
+    /// What became of what was sent.
+    pub fates: Replayed,
+    /// Whether a piece of it was shown before it was whole.
+    pub streamed: bool,
+    /// What it cost, in US dollars.
+    pub cost: Option<f64>,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// An answer of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The call.
+    pub call: Name,
+    /// The answer.
+    pub answer: ToolAnswer,
+}
+
+/// What a Call did with the thoughts and seals that it had, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Thoughts, by what was done with them.
+    pub thoughts: Counted,
+    /// Seals, by what was done with them.
+    pub seals: Counted,
+    /// Why something was left out, with how often.
+    pub why: Vec<(Name, u64)>,
+}
+
+/// How often each was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Sent as it was.
+    pub kept: u64,
+    /// Put back.
+    pub restored: u64,
+    /// Said in another way.
+    pub reshaped: u64,
+    /// Left out.
+    pub elided: u64,
+}
+
+impl Counted {
+    fn count(&mut self, did: &Did) {
+        match did {
+            Did::Kept => self.kept += 1,
+            Did::Restored(_) => self.restored += 1,
+            Did::Reshaped(_) => self.reshaped += 1,
+            Did::Elided(_) => self.elided += 1,
+        }
+    }
+}
+
+impl Replayed {
+    /// Counts what became of these Items.
+    pub fn of(fates: &[Fate], items: &[Item]) -> Self {
+        let mut replayed = Self::default();
+        let thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
+        let thoughts: HashSet<&ItemId> = thoughts.map(|item| &item.id).collect();
+        for fate in fates {
+            let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
+            if let Some(did) = visible {
+                replayed.thoughts.count(did);
+            }
+            for did in &fate.seals {
+                replayed.seals.count(did);
+            }
+            for did in visible.into_iter().chain(&fate.seals) {
+                let Did::Elided(why) = did else { continue };
+                let why = Name::from(why.to_string());
+                match replayed.why.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, count)) => *count += 1,
+                    None => replayed.why.push((why, 1)),
+                }
+            }
+        }
+        replayed
+    }
+}

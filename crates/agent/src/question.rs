@@ -1,0 +1,156 @@
+//! Questions of the model to a person, by the tool `ask_user_question`, and what counts as an answer.
+
+use throughline_core::{
+    InvalidDocument, Json, Name, Node, PendingUserQuestion, QuestionTool, UserQuestionAnswer,
+    UserQuestionAnswerSet, UserQuestionItem, UserQuestionResolution, UserQuestionStatus, json,
+};
+
+use crate::tool::ToolSpec;
+
+/// The tool's name.
+pub const ASK_USER_QUESTION: &str = "ask_user_question";
+
+/// What the model is told of the tool.
+pub(crate) fn spec() -> ToolSpec {
+    let option = serde_json::json!({
+        "type": "object",
+        "properties": {
+            "label": {"type": "string", "minLength": 1},
+            "value": {"type": "string"},
+            "description": {"type": "string"},
+            "preview": {"type": "string"}
+        },
+        "required": ["label"],
+        "additionalProperties": false
+    });
+    let schema = serde_json::json!({
+        "type": "object",
+        "properties": {"questions": {
+            "type": "array", "minItems": 1, "maxItems": 4,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string", "minLength": 1},
+                    "header": {"type": "string", "maxLength": 40},
+                    "multiSelect": {"type": "boolean"},
+                    "placeholder": {"type": "string"},
+                    "options": {"type": "array", "minItems": 2, "maxItems": 12, "items": option},
+                    "required": {"type": "boolean"}
+                },
+                "required": ["question"],
+                "additionalProperties": false
+            }
+        }},
+        "required": ["questions"],
+        "additionalProperties": false
+    });
+    ToolSpec::new(ASK_USER_QUESTION)
+        .description(
+            "Asks the user, and waits for the answer. Only for decisions that the user alone can make and that \
+             nothing else here answers.",
+        )
+        .schema(Json::from(&schema))
+}
+
+/// The question that a call of the tool asks. The arguments fit its schema.
+pub(crate) fn asked(
+    id: Name,
+    call: Name,
+    args: Node<'_>,
+    allow_free_text: bool,
+    now: &str,
+) -> Result<PendingUserQuestion, String> {
+    let items = args.get("questions").into_iter().flat_map(Node::elements);
+    let items = items.map(|item| UserQuestionItem::parse(&item.json()));
+    let items = items.collect::<Result<Vec<_>, InvalidDocument>>().map_err(|e| e.to_string())?;
+    for (place, item) in items.iter().enumerate() {
+        if !allow_free_text && item.options.is_none() {
+            return Err(format!(
+                "questions[{place}].options is required: free text is not allowed"
+            ));
+        }
+        if items.iter().take(place).any(|other| other.question == item.question) {
+            return Err(format!("questions[{place}].question is asked twice"));
+        }
+    }
+    let mut question = PendingUserQuestion::new(
+        id,
+        call,
+        QuestionTool::AskUserQuestion,
+        items,
+        UserQuestionStatus::Pending,
+        Name::from(now),
+    );
+    question.allow_free_text = Some(allow_free_text);
+    Ok(question)
+}
+
+/// The answers of a resolution, by the questions' texts; or why they are none.
+pub(crate) fn answers(
+    question: &PendingUserQuestion,
+    resolution: &UserQuestionResolution,
+) -> Result<UserQuestionAnswerSet, String> {
+    let given = resolution.answers.clone().unwrap_or_default();
+    let names = |item: &UserQuestionItem, name: &Name| {
+        *name == item.question || item.header.as_ref() == Some(name)
+    };
+    if let Some((stray, _)) =
+        given.0.iter().find(|(name, _)| !question.questions.iter().any(|item| names(item, name)))
+    {
+        return Err(format!("nobody asked {stray:?}: answer by the texts of the questions"));
+    }
+    let free = question.allow_free_text.unwrap_or(false);
+    let mut answers = UserQuestionAnswerSet::default();
+    for item in &question.questions {
+        let answer = given.0.iter().rev().find(|(name, _)| names(item, name));
+        let answer = answer.map(|(_, answer)| answer).filter(|answer| says_something(answer));
+        let Some(answer) = answer else {
+            if item.is_required() {
+                return Err(format!("Missing answer for required question: {:?}", item.question));
+            }
+            continue;
+        };
+        check(item, answer, free)?;
+        answers.0.push((item.question.clone(), answer.clone()));
+    }
+    Ok(answers)
+}
+
+fn says_something(answer: &UserQuestionAnswer) -> bool {
+    !answer.values.is_empty() || answer.free_text.as_ref().is_some_and(|text| !text.is_empty())
+}
+
+fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Result<(), String> {
+    let asked = &item.question;
+    if answer.free_text.is_some() && !free {
+        return Err(format!("free text is not allowed for {asked:?}"));
+    }
+    if answer.values.len() > 1 && !item.is_multi_select() {
+        return Err(format!("only one option can be chosen for {asked:?}"));
+    }
+    let options = item.options.as_deref().unwrap_or_default();
+    let unknown =
+        answer.values.iter().find(|value| !options.iter().any(|option| option.answer() == *value));
+    if let Some(unknown) = unknown {
+        let known: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
+        return Err(format!("{unknown:?} is no option of {asked:?}: {known}"));
+    }
+    Ok(())
+}
+
+/// What the model is told of an answer, or of there being none.
+pub(crate) fn told(
+    status: UserQuestionStatus,
+    answers: &UserQuestionAnswerSet,
+    resolution: &UserQuestionResolution,
+) -> Json {
+    json::object(|out| {
+        out.string("status", status.as_str());
+        if !answers.0.is_empty() {
+            out.raw("answers", &answers.json());
+        }
+        out.maybe_string("answeredBy", resolution.answered_by.as_deref());
+        out.maybe_string("notes", resolution.notes.as_deref());
+    })
+}

@@ -1,0 +1,303 @@
+//! The runner: does what a step says, and keeps each step before and after.
+//!
+//! # What is kept
+//! A run has a log of its own. Its first record says who takes part; then come its events, and with every step a checkpoint,
+//! which is the [`Progress`](crate::Progress). The conversation and the documented state are in the Thread's log. Everything of one step is one
+//! commit, so a process that reads both logs knows what the one that wrote them knew. A third log, the run's inbox, is where
+//! others leave a word for whoever holds the run.
+//!
+//! # Who may go on
+//! Whoever holds the lease of the run's log. A process that lost it cannot write any more, and stops; another one takes the
+//! lease and goes on from the last step. What was begun and not ended then is told to [`step`](crate::step()) as `Interrupted`.
+
+mod ask;
+mod drive;
+mod keep;
+mod load;
+mod word;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_core::{
+    Append, Body, Clock, CostEstimator, Ids, LogHead, LogId, LogOpening, ModelError, Models, Name,
+    NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
+};
+
+pub use crate::run::word::Word;
+
+use crate::action::Refusal;
+use crate::cast::{ByLength, Cast, Casting};
+use crate::config::InvalidConfig;
+use crate::input::{Input, What};
+use crate::progress::RunStatus;
+use crate::run::keep::Held;
+use crate::state::State;
+use crate::step::step;
+use crate::tool::Tool;
+
+/// The kind of the record that says who takes part in a run.
+pub const RUN: &str = "run";
+
+/// Runs agents. Everything that they need is a port; nothing is global.
+#[derive(Clone)]
+pub struct Runner {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools, by name.
+    pub tools: Arc<BTreeMap<Name, Arc<dyn Tool>>>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Ids that nobody else makes up.
+    pub ids: Arc<dyn Ids>,
+    /// Counts tokens.
+    pub counter: Arc<dyn TokenCounter>,
+    /// What answers cost.
+    pub costs: Option<Arc<dyn CostEstimator>>,
+    /// From which the Threads' own secrets are made.
+    pub secret: [u8; 32],
+    /// Who this process is.
+    pub owner: Name,
+    /// How long a run is held without a word.
+    pub lease: Duration,
+}
+
+/// Why a run cannot begin, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What was asked of the run cannot be.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The agent's declaration is wrong.
+    #[error("{0}")]
+    Config(#[from] InvalidConfig),
+    /// There is no such model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The Thread has a run that is not over.
+    #[error("run {run} of this thread is {status}: wait for it, answer it, or cancel it")]
+    Busy {
+        /// The run.
+        run: Name,
+        /// How it stands.
+        status: Name,
+    },
+    /// What is kept of the run cannot be read.
+    #[error("run {run} cannot be read: {problem}")]
+    Damaged {
+        /// The run.
+        run: Name,
+        /// What is wrong.
+        problem: Name,
+    },
+}
+
+/// A run that is to begin.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The Thread that it goes on with; a new one without.
+    pub thread: Option<LogId>,
+    /// Who takes part.
+    pub casting: Casting,
+    /// What is said: the parts of one message.
+    pub said: Vec<Body>,
+    /// Names under which it begins once: the same names give the same run.
+    pub once: Vec<Name>,
+}
+
+/// A run that has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The run.
+    pub run: LogId,
+    /// Its Thread.
+    pub thread: LogId,
+    /// Whether it had begun before, under the same names.
+    pub repeated: bool,
+}
+
+impl Runner {
+    /// A runner with what it cannot do without; the rest is as usual.
+    pub fn new(store: Arc<dyn Store>, models: Arc<dyn Models>, ports: Ports) -> Self {
+        let Ports { clock, ids, secret } = ports;
+        Self {
+            owner: ids.fresh("node"),
+            store,
+            models,
+            tools: Arc::default(),
+            clock,
+            ids,
+            counter: Arc::new(ByLength),
+            costs: None,
+            secret,
+            lease: Duration::from_secs(15),
+        }
+    }
+
+    /// The same, with these tools.
+    #[must_use]
+    pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        let named = tools.into_iter().map(|tool| (tool.spec().name, tool));
+        self.tools = Arc::new(named.collect());
+        self
+    }
+
+    /// Begins a run: when it returns, the run is kept, and nobody is at it yet.
+    pub async fn begin(&self, start: Start) -> Result<Begun, RunError> {
+        let cast = self.cast(start.casting)?;
+        self.check_costs(&cast)?;
+        let run = LogId(self.ids.fresh("run"));
+        let thread = match &start.thread {
+            Some(thread) => load::thread(&*self.store, &start.tenant, thread).await?,
+            None => load::OpenThread::new(LogId(self.ids.fresh("thread"))),
+        };
+        if let Some(before) = &thread.run {
+            self.must_be_over(&start.tenant, before).await?;
+        }
+        let now = self.clock.now();
+        let log = thread.log.clone();
+        let of = Held::of(self, start.tenant.clone(), run.clone(), thread);
+        let (mut held, known, window) = of;
+        let state = State::new(run.0.clone(), cast, known, window, &now.to_string());
+        let casting = serde_json::to_vec(&state.cast.casting);
+        let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
+        held.opening = Some(keep::Opening {
+            run: NewRecord::new(RUN, casting),
+            thread: start.thread.is_none(),
+            once: start.once,
+        });
+        let said = Input { at: now, what: What::Said(start.said) };
+        let (mut state, mut actions) = step(state, said);
+        keep::mark_run(&mut state, &mut actions, &run.0);
+        let kept = held.keep(&mut state, actions).await?;
+        if let Some(first) = kept.repeated {
+            let of = self.head(&start.tenant, &first).await?.of;
+            let thread = of.unwrap_or(log);
+            return Ok(Begun { run: first, thread, repeated: true });
+        }
+        Ok(Begun { run, thread: log, repeated: false })
+    }
+
+    /// All that is known of a run.
+    pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
+        let (_, state) = load::run(self, tenant, run).await?;
+        Ok(state)
+    }
+
+    /// How a run stands.
+    pub async fn status(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+        Ok(self.state(tenant, run).await?.status())
+    }
+
+    /// Leaves a word for whoever holds the run. If nobody does, it is heard by who takes it next.
+    pub async fn leave_word(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        word: &Word,
+    ) -> Result<u64, RunError> {
+        self.head(tenant, run).await?;
+        let append = Append::to(inbox(run)).record(NewRecord::new(word::WORD, word.json()));
+        let batch = throughline_core::Batch::of(tenant.clone()).append(append);
+        let receipt = self.store.commit(batch).await?;
+        Ok(receipt.written.first().map_or(0, |written| written.last))
+    }
+
+    pub(crate) fn cast(&self, mut casting: Casting) -> Result<Arc<Cast>, RunError> {
+        for (name, tool) in &*self.tools {
+            if !casting.tools.iter().any(|spec| spec.name == *name) {
+                casting.tools.push(tool.spec());
+            }
+        }
+        let models = casting.agents.values().flat_map(|agent| {
+            [&agent.model].into_iter().chain(&agent.gate.other_models).chain(&agent.context.model)
+        });
+        let mut bound = std::collections::BTreeSet::new();
+        for name in models {
+            let model = self.models.model(name)?;
+            if model.target().profile.bound.prefix {
+                bound.insert(name.clone());
+            }
+        }
+        casting.prefix_bound = bound;
+        Ok(Arc::new(Cast::new(casting, Arc::clone(&self.counter))?))
+    }
+
+    /// A limit on costs that nobody can hold is an error before anything is asked.
+    fn check_costs(&self, cast: &Cast) -> Result<(), RunError> {
+        for (name, agent) in &cast.casting.agents {
+            if agent.resolved_limits().max_cost_usd.is_none() {
+                continue;
+            }
+            let field = format!("agents.{name}.limits.maxCostUsd");
+            let Some(costs) = &self.costs else {
+                let problem = "needs a cost estimator, and there is none";
+                return Err(InvalidConfig::new(field, problem).into());
+            };
+            let models = [&agent.model].into_iter().chain(&agent.gate.other_models);
+            for model in models {
+                if costs.cost(model, &throughline_core::Usage::default()).is_none() {
+                    let problem = format!("cannot be held: there is no price for {model}");
+                    return Err(InvalidConfig::new(field, problem).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn must_be_over(&self, tenant: &Tenant, run: &LogId) -> Result<(), RunError> {
+        let head = self.store.log(tenant, run).await?;
+        let status = head.and_then(|head| head.status);
+        match status {
+            Some(status) if matches!(&*status, "running" | "waiting") => {
+                Err(RunError::Busy { run: run.0.clone(), status })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn head(&self, tenant: &Tenant, run: &LogId) -> Result<LogHead, RunError> {
+        let head = self.store.log(tenant, run).await?;
+        let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
+        Ok(head.ok_or_else(missing)?)
+    }
+
+    /// The secret of a Thread, from which the envelopes of plain thoughts get their nonces.
+    pub(crate) fn thread_secret(&self, thread: &LogId) -> ThreadSecret {
+        ThreadSecret::new(*blake3::keyed_hash(&self.secret, thread.0.as_bytes()).as_bytes())
+    }
+}
+
+/// What a runner cannot do without, besides a store and models.
+pub struct Ports {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Ids that nobody else makes up.
+    pub ids: Arc<dyn Ids>,
+    /// From which the Threads' own secrets are made.
+    pub secret: [u8; 32],
+}
+
+/// The log in which others leave a word for whoever holds the run.
+pub(crate) fn inbox(run: &LogId) -> LogId {
+    LogId::from(format!("{run}.inbox"))
+}
+
+/// The appends that open the logs of a run.
+pub(crate) fn openings(run: &LogId, thread: &LogId) -> [Append; 2] {
+    let opening = || LogOpening::run(thread.clone());
+    [Append::to(run.clone()).opening(opening()), Append::to(inbox(run)).opening(opening())]
+}
+
+/// Whether a record holds an Item.
+pub(crate) fn is_item(kind: &str) -> bool {
+    kind == kind::ITEM
+}

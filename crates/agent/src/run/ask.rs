@@ -1,0 +1,102 @@
+//! A model is asked, and heard to its end. What it says is told as it comes, and kept when it is whole.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use throughline_core::{
+    Call, CostEstimator, Delta, Event, EventWriter, Failure, Model, ModelError, Name, Reply,
+    RunEvent, Stop, StreamEvent, ThoughtEvent, ThoughtPhase, Trouble,
+};
+
+use crate::input::{Heard, Replayed, What};
+use crate::progress::Purpose;
+
+/// A question to a model, with all that is needed to hear the answer.
+pub(crate) struct Question {
+    pub(crate) model: Arc<dyn Model>,
+    /// The model's name, as the agent knows it.
+    pub(crate) name: Name,
+    pub(crate) call: Call,
+    pub(crate) purpose: Purpose,
+    pub(crate) turn: u64,
+    pub(crate) agent: Name,
+    /// Whether pieces of text are held back until the answer was taken.
+    pub(crate) holds: bool,
+    pub(crate) events: Arc<dyn EventWriter>,
+    pub(crate) costs: Option<Arc<dyn CostEstimator>>,
+    pub(crate) clock: Arc<dyn throughline_core::Clock>,
+}
+
+impl Question {
+    /// Asks, and gives what happened.
+    pub(crate) async fn ask(self) -> What {
+        let began = self.clock.now();
+        let items = self.call.items.clone();
+        let saying = match self.model.ask(self.call.clone()).await {
+            Ok(saying) => saying,
+            Err(error) => {
+                return What::Failed { purpose: self.purpose, error, streamed: false };
+            }
+        };
+        let fates = Replayed::of(&saying.fates, &items);
+        let mut events = saying.events;
+        let mut streamed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Ended(reply)) => return self.heard(*reply, fates, streamed, began),
+                Ok(Event::Delta { delta, .. }) => streamed |= self.tell(&delta).await,
+                Ok(Event::Failed(failure)) => {
+                    let error = error_of(&failure);
+                    return What::Failed { purpose: self.purpose, error, streamed };
+                }
+                Ok(_) => {}
+                Err(error) => return What::Failed { purpose: self.purpose, error, streamed },
+            }
+        }
+        let error = ModelError::new(Trouble::Transient, "the answer ended without an end");
+        What::Failed { purpose: self.purpose, error, streamed }
+    }
+
+    fn heard(&self, reply: Reply, fates: Replayed, streamed: bool, began: Timestamp) -> What {
+        let took = self.clock.now().duration_since(began).as_millis();
+        let cost = self.costs.as_ref().and_then(|costs| costs.cost(&self.name, &reply.usage));
+        let streamed = streamed && reply.stop != Stop::Tools;
+        What::Answered(Box::new(Heard {
+            purpose: self.purpose,
+            reply,
+            fates,
+            streamed,
+            cost,
+            took_ms: u64::try_from(took).unwrap_or(0),
+        }))
+    }
+
+    /// Tells a piece: whether it was one of the answer itself.
+    async fn tell(&self, delta: &Delta) -> bool {
+        if !self.purpose.is_turn() {
+            return false;
+        }
+        let event = match delta {
+            Delta::Text(text) if !self.holds => RunEvent::Stream(StreamEvent::new(text.clone())),
+            Delta::Thought(text) => {
+                let mut event = ThoughtEvent::new(ThoughtPhase::Delta, self.turn);
+                event.text = Some(text.clone());
+                event.agent = Some(self.agent.clone());
+                RunEvent::Thought(event)
+            }
+            Delta::Text(_) | Delta::Args(_) | Delta::ArgsAt { .. } => return false,
+        };
+        self.events.push(event.json().bytes(), None).await;
+        matches!(delta, Delta::Text(_))
+    }
+}
+
+fn error_of(failure: &Failure) -> ModelError {
+    let kind = match failure.status {
+        Some(429) => Trouble::RateLimit,
+        Some(500..=599) | None => Trouble::Transient,
+        Some(_) => Trouble::Other,
+    };
+    ModelError::new(kind, failure.message.clone())
+}

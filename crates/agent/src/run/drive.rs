@@ -1,0 +1,351 @@
+//! A run goes on, until there is nothing more to do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use throughline_core::{
+    EventWriter, LogId, Name, Outcome, PendingStatus, Record, RunEvent, StoreError, Tenant,
+    ToolCallEvent, ToolCallPhase,
+};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, interval_at, timeout};
+
+use crate::action::{Action, Refusal, RefusalKind, ToolRun};
+use crate::cast::GET_TOOL_RESPONSE;
+use crate::input::{Ended, Input, What};
+use crate::progress::{Phase, RunStatus};
+use crate::run::ask::Question;
+use crate::run::keep::Held;
+use crate::run::word::{self, Word};
+use crate::run::{RunError, Runner, inbox, load};
+use crate::state::State;
+use crate::step::step;
+use crate::tool::{ToolAnswer, ToolContext};
+
+impl Runner {
+    /// Goes on with a run until it waits for somebody or is over. Whoever else holds it goes on with it instead.
+    pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+        let mut driver = Driver::take(self, tenant, run).await?;
+        let status = driver.go().await;
+        driver.leave().await;
+        status
+    }
+
+    /// Tells a run something, and waits until that is kept or refused. Then somebody has to [drive](Runner::drive) it on.
+    pub async fn tell(&self, tenant: &Tenant, run: &LogId, word: Word) -> Result<(), RunError> {
+        match Driver::take(self, tenant, run).await {
+            Ok(mut driver) => {
+                let told = driver.tell(word.what()).await;
+                driver.leave().await;
+                told
+            }
+            // Somebody is at it: that one hears it.
+            Err(RunError::Store(StoreError::Held { .. })) => {
+                self.tell_holder(tenant, run, &word).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn tell_holder(&self, tenant: &Tenant, run: &LogId, word: &Word) -> Result<(), RunError> {
+        let mut seen = self.head(tenant, run).await?.last;
+        let seq = self.leave_word(tenant, run, word).await?;
+        loop {
+            let heard = async {
+                self.store.wait(tenant, run, seen).await?;
+                self.store.read(tenant, run, seen, 256).await
+            };
+            let Ok(records) = timeout(self.lease, heard).await else {
+                // Whoever held it is gone. It hears the word that takes it next.
+                return Ok(());
+            };
+            for record in &records? {
+                seen = record.seq;
+                if let Some(answer) = outcome_of(record, seq) {
+                    return answer.map_err(RunError::from);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a record of a run's log says what became of a word.
+fn outcome_of(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
+    for (_, event) in throughline_core::unpack(record).unwrap_or_default() {
+        let Ok(tree) = throughline_core::Tree::parse(event) else { continue };
+        let root = tree.root();
+        let is_it = root.get("word").and_then(throughline_core::Node::u64) == Some(seq);
+        if is_it && root.get("type").is_some_and(|kind| kind.is("refused")) {
+            let message = root.name_of("message").unwrap_or_default();
+            return Some(Err(Refusal { kind: RefusalKind::Conflict, message }));
+        }
+    }
+    let bytes =
+        record.content.bytes().filter(|_| &*record.kind == throughline_core::kind::CHECKPOINT)?;
+    let progress: crate::progress::Progress = serde_json::from_slice(bytes).ok()?;
+    (progress.heard >= seq).then_some(Ok(()))
+}
+
+/// A run in somebody's hands.
+struct Driver {
+    held: Held,
+    state: State,
+    events: Arc<dyn EventWriter>,
+    work: JoinSet<What>,
+    /// What is to be done.
+    todo: VecDeque<Action>,
+}
+
+impl Driver {
+    async fn take(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
+        runner.head(tenant, run).await?;
+        let lease = runner.store.lease(tenant, run, &runner.owner, runner.lease).await?;
+        let (mut held, state) = load::run(runner, tenant, run).await?;
+        held.fence = Some(lease.fence);
+        let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
+        held.events = Some(Arc::clone(&events));
+        Ok(Self { held, state, events, work: JoinSet::new(), todo: VecDeque::new() })
+    }
+
+    /// Gives the run back. A step that is not kept is nobody's.
+    async fn leave(mut self) {
+        self.work.shutdown().await;
+        drop(self.events.flush().await);
+        let Held { runner, tenant, run, fence, .. } = &self.held;
+        if let Some(fence) = fence {
+            drop(runner.store.release(tenant, run, *fence).await);
+        }
+    }
+
+    /// Goes on until nothing is left to do.
+    async fn go(&mut self) -> Result<RunStatus, RunError> {
+        self.expire().await?;
+        self.listen().await?;
+        // What an earlier holder had begun is taken up again.
+        if self.todo.is_empty() && !matches!(self.state.progress.phase, Phase::Ended { .. }) {
+            self.happen(What::Interrupted).await?;
+        }
+        let (runner, tenant, run) =
+            (self.held.runner.clone(), self.held.tenant.clone(), self.held.run.clone());
+        let every = runner.lease / 3;
+        let mut renewal = interval_at(Instant::now() + every, every);
+        let letters = inbox(&run);
+        loop {
+            while let Some(action) = self.todo.pop_front() {
+                self.perform(action).await?;
+            }
+            if self.work.is_empty() {
+                return Ok(self.state.status());
+            }
+            let heard = self.state.progress.heard;
+            tokio::select! {
+                done = self.work.join_next() => {
+                    if let Some(done) = done {
+                        self.done(done).await?;
+                    }
+                }
+                word = runner.store.wait(&tenant, &letters, heard) => {
+                    word?;
+                    self.listen().await?;
+                }
+                _ = renewal.tick() => {
+                    if let Some(fence) = self.held.fence {
+                        runner.store.renew(&tenant, &run, fence, runner.lease).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn done(&mut self, done: Result<What, JoinError>) -> Result<(), RunError> {
+        match done {
+            Ok(what) => self.happen(what).await,
+            // A tool that panics takes nobody with it. Which one it was is known by what has not ended.
+            Err(_) => self.happen(What::Interrupted).await,
+        }
+    }
+
+    /// Something happened: the step is made and kept, and what is to be done is put down.
+    async fn happen(&mut self, what: What) -> Result<(), RunError> {
+        match self.tell(what).await {
+            Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
+            told => told,
+        }
+    }
+
+    /// The same, where a refusal is the teller's affair.
+    async fn tell(&mut self, what: What) -> Result<(), RunError> {
+        let at = self.held.runner.clock.now();
+        let (mut state, actions) = step(self.state.clone(), Input { at, what });
+        let kept = self.held.keep(&mut state, actions).await?;
+        self.state = state;
+        if matches!(self.state.progress.phase, Phase::Ended { .. }) {
+            self.work.shutdown().await;
+            self.todo.clear();
+        }
+        self.todo.extend(kept.actions);
+        Ok(())
+    }
+
+    /// Words that others left are heard, each once.
+    async fn listen(&mut self) -> Result<(), RunError> {
+        let Held { runner, tenant, run, .. } = &self.held;
+        let (store, tenant, letters) = (Arc::clone(&runner.store), tenant.clone(), inbox(run));
+        loop {
+            let words = store.read(&tenant, &letters, self.state.progress.heard, 64).await?;
+            if words.is_empty() {
+                return Ok(());
+            }
+            for record in words {
+                self.state.progress.heard = record.seq;
+                let word = record.content.bytes().filter(|_| &*record.kind == word::WORD);
+                let Some(word) = word.and_then(Word::parse) else { continue };
+                if let Err(RunError::Refused(refusal)) = self.tell(word.what()).await {
+                    let event = word::refused(record.seq, &refusal.message);
+                    let told = Action::Tell(RunEvent::Unknown(event));
+                    let mut state = self.state.clone();
+                    self.held.keep(&mut state, vec![told]).await?;
+                    self.state = state;
+                }
+            }
+        }
+    }
+
+    /// What nobody decided in time is decided by that.
+    async fn expire(&mut self) -> Result<(), RunError> {
+        let Held { runner, tenant, run, .. } = &self.held;
+        let pending = runner.store.pending(tenant, Some(run)).await?;
+        for pending in
+            pending.into_iter().filter(|pending| pending.status == PendingStatus::Expired)
+        {
+            let waits = self
+                .state
+                .progress
+                .calls
+                .iter()
+                .any(|call| call.stage.pending() == Some(&pending.id));
+            if waits {
+                self.happen(What::Expired(pending.id)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, action: Action) -> Result<(), RunError> {
+        match action {
+            Action::Call(purpose) => {
+                let question = self.question(purpose);
+                match question {
+                    Ok(question) => {
+                        self.work.spawn(question.ask());
+                    }
+                    Err(error) => {
+                        let what = What::Failed { purpose, error, streamed: false };
+                        self.happen(what).await?;
+                    }
+                }
+            }
+            Action::Begin(calls) => self.happen(What::ToolsBegan(calls)).await?,
+            Action::Run(tool) => self.run_tool(tool),
+            // What was to be kept is kept.
+            Action::Keep(_)
+            | Action::Change(_)
+            | Action::Tell(_)
+            | Action::Ask(_)
+            | Action::Take(_)
+            | Action::Stand(_)
+            | Action::Rest
+            | Action::Refuse(_) => {}
+        }
+        Ok(())
+    }
+
+    fn question(
+        &self,
+        purpose: crate::progress::Purpose,
+    ) -> Result<Question, throughline_core::ModelError> {
+        let runner = &self.held.runner;
+        let part = self.state.part();
+        let summary = part.and_then(|part| part.config.context.model.clone());
+        let summary = summary.filter(|_| purpose == crate::progress::Purpose::Summary);
+        let name = summary.unwrap_or_else(|| self.state.model());
+        let model = runner.models.model(&name)?;
+        let secret = runner.thread_secret(&self.held.thread);
+        let call = self.state.call(purpose, model.target().clone(), &secret);
+        Ok(Question {
+            model,
+            name,
+            call,
+            purpose,
+            turn: self.state.progress.turn,
+            agent: self.state.progress.agent.clone(),
+            holds: part.is_some_and(|part| part.output.is_some()),
+            events: Arc::clone(&self.events),
+            costs: runner.costs.clone(),
+            clock: Arc::clone(&runner.clock),
+        })
+    }
+
+    fn run_tool(&mut self, run: ToolRun) {
+        let Held { runner, tenant, thread, .. } = &self.held;
+        if &*run.tool == GET_TOOL_RESPONSE {
+            let (store, tenant, thread) =
+                (Arc::clone(&runner.store), tenant.clone(), thread.clone());
+            self.work.spawn(async move {
+                let args = run.args.tree();
+                let found = load::archived(&*store, &tenant, &thread, args.root()).await;
+                let answer = match found {
+                    Ok(Some(text)) => ToolAnswer::text(text),
+                    Ok(None) => ToolAnswer::error("The answer is no more: it was forgotten."),
+                    Err(error) => ToolAnswer::error(error.to_string()),
+                };
+                What::ToolEnded(Ended { call: run.call, answer })
+            });
+            return;
+        }
+        let Some(tool) = runner.tools.get(&run.tool).cloned() else {
+            let answer = ToolAnswer::error(format!("The tool {} is not there any more.", run.tool));
+            self.work.spawn(async move { What::ToolEnded(Ended { call: run.call, answer }) });
+            return;
+        };
+        let about = ToolContext {
+            run: self.held.run.0.clone(),
+            call: run.call.clone(),
+            agent: run.agent.clone(),
+            progress: teller(Arc::clone(&self.events), run.call.clone(), run.tool.clone()),
+        };
+        self.work.spawn(async move {
+            let work = tool.run(&run.args, &about);
+            let answer = match run.timeout {
+                None => work.await,
+                Some(limit) => match timeout(limit, work).await {
+                    Ok(answer) => answer,
+                    // It was stopped in its tracks, and may have done its work or not.
+                    Err(_) => ToolAnswer {
+                        outcome: Outcome::Unknown,
+                        ..ToolAnswer::error(format!(
+                            "The tool took more than {} ms and was stopped. Nobody knows whether it took effect.",
+                            limit.as_millis()
+                        ))
+                    },
+                },
+            };
+            What::ToolEnded(Ended { call: run.call, answer })
+        });
+    }
+}
+
+/// What a tool calls to tell how far it is.
+fn teller(events: Arc<dyn EventWriter>, call: Name, tool: Name) -> Arc<dyn Fn(&str) + Send + Sync> {
+    let (words, mut told) = tokio::sync::mpsc::unbounded_channel::<String>();
+    // It ends with the tool, which holds the other end.
+    tokio::spawn(async move {
+        while let Some(text) = told.recv().await {
+            let mut event = ToolCallEvent::new(ToolCallPhase::Progress, tool.clone());
+            event.id = Some(call.clone());
+            event.result = Some(throughline_core::json::string(&text));
+            events.push(RunEvent::ToolCall(event).json().bytes(), None).await;
+        }
+    });
+    Arc::new(move |text: &str| drop(words.send(text.to_owned())))
+}

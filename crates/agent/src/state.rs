@@ -1,0 +1,109 @@
+//! All that is known of a run, and what it says in the documented words.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use throughline_core::{Json, Message, Name, Nullable, Plan, SmartState};
+
+use crate::cast::{Cast, Part};
+use crate::progress::{Phase, Progress, RunStatus};
+use crate::window::Window;
+
+/// All that is known of a run.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Who takes part.
+    pub cast: Arc<Cast>,
+    /// The documented state, without its messages: those are in the window.
+    pub smart: SmartState,
+    /// The conversation, as the model is shown it.
+    pub window: Window,
+    /// How far it is.
+    pub progress: Progress,
+    /// The ids of all calls so far.
+    pub(crate) calls: HashSet<Name>,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.cast.casting == other.cast.casting
+            && self.smart == other.smart
+            && self.window == other.window
+            && self.progress == other.progress
+    }
+}
+
+impl State {
+    /// A run that has not begun, on a Thread of which that is known.
+    pub fn new(run: Name, cast: Arc<Cast>, smart: SmartState, window: Window, now: &str) -> Self {
+        let progress = Progress {
+            run,
+            agent: cast.casting.first.clone(),
+            model: None,
+            phase: Phase::Waiting,
+            turn: 0,
+            tool_calls: 0,
+            calls: Vec::new(),
+            answers_at: 0,
+            spent: crate::progress::Spent::default(),
+            since: Name::from(now),
+            gate: None,
+            breakers: std::collections::BTreeMap::new(),
+            reflected: crate::progress::Reflected::default(),
+            breach: None,
+            ids: 0,
+            no_summary: false,
+            brought_back: 0,
+            heard: 0,
+        };
+        Self::resumed(cast, smart, window, progress)
+    }
+
+    /// A run that goes on from there.
+    pub fn resumed(cast: Arc<Cast>, smart: SmartState, window: Window, progress: Progress) -> Self {
+        let history = smart.tool_history.as_deref().unwrap_or_default();
+        let calls = crate::window::used_calls(&window, history);
+        Self { cast, smart, window, progress, calls }
+    }
+
+    /// The documented state, with the conversation as the model is shown it.
+    pub fn smart_state(&self) -> SmartState {
+        let items: Vec<_> = self.window.shown().cloned().collect();
+        SmartState { messages: Message::of(&items), ..self.smart.clone() }
+    }
+
+    /// How the run stands.
+    pub fn status(&self) -> RunStatus {
+        match &self.progress.phase {
+            Phase::Asking { .. } | Phase::Working => RunStatus::Running,
+            Phase::Waiting => RunStatus::Waiting,
+            Phase::Ended { status, .. } => *status,
+        }
+    }
+
+    /// The model that is asked for the next step.
+    pub fn model(&self) -> Name {
+        let part = self.part();
+        let other = self.progress.gate.as_ref().filter(|gate| gate.others > 0).and_then(|gate| {
+            part?.config.gate.other_models.get(gate.others.saturating_sub(1)).cloned()
+        });
+        let own = || part.map_or_else(|| Name::from(""), |part| part.config.model.clone());
+        other.or_else(|| self.progress.model.clone()).unwrap_or_else(own)
+    }
+
+    /// The agent that is at it.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.cast.part(&self.progress.agent)
+    }
+
+    /// The plan, if there is one.
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        self.smart.plan.as_ref().and_then(Nullable::value)
+    }
+
+    /// A member of `ctx`.
+    pub fn context(&self, key: &str) -> Option<&Json> {
+        let ctx = self.smart.ctx.as_ref()?;
+        ctx.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,122 @@
+//! A run begins, goes on elsewhere, asks another model from now on, or is stopped.
+
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, CancelledEvent, HandoffEvent, Item, ItemId, MessageEvent, Name, Outcome, Place, Role,
+    RunEvent, TurnEvent, TurnPhase,
+};
+
+use crate::action::{Action, Refusal};
+use crate::progress::{Phase, RunStatus, Stage};
+use crate::step::{Done, Step};
+use crate::tool::ToolAnswer;
+
+impl Step {
+    /// Somebody spoke, and the run begins.
+    pub(super) fn said(&mut self, bodies: Vec<Body>) -> Done {
+        if self.state.progress.turn > 0 || self.state.progress.phase != Phase::Waiting {
+            let run = &self.state.progress.run;
+            return Err(Refusal::conflict(format!("run {run} has begun: begin another one")));
+        }
+        if bodies.is_empty() && self.state.window.items.is_empty() {
+            return Err(Refusal::invalid("nothing is said: give the run a message"));
+        }
+        self.state.progress.since = self.now();
+        self.stand(RunStatus::Running, None);
+        let message = self.state.window.next;
+        let mut items = Vec::with_capacity(bodies.len());
+        for (part, body) in (0..).zip(bodies) {
+            if let Body::Text(text) = &body {
+                self.tell(RunEvent::Message(MessageEvent::new("user".into(), Arc::clone(text))));
+            }
+            let id = self.fresh("i");
+            items.push(Item::new(ItemId(id), Place { message, part }, Role::User, body));
+        }
+        self.keep(items);
+        self.next();
+        Ok(())
+    }
+
+    /// Whoever was at it is gone, and somebody else goes on.
+    pub(super) fn interrupted(&mut self) {
+        match self.state.progress.phase.clone() {
+            Phase::Ended { .. } => self.act(Action::Rest),
+            Phase::Asking { purpose } => {
+                // What the model had said is thrown away whole: nothing of it was kept.
+                let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+                event.reason = Some("whoever heard it is gone".into());
+                self.tell(RunEvent::Turn(event));
+                self.act(Action::Call(purpose));
+            }
+            Phase::Working | Phase::Waiting => {
+                for position in 0..self.state.progress.calls.len() {
+                    self.recover(position);
+                }
+                self.go_on();
+            }
+        }
+    }
+
+    /// A call that was begun: if running it again does no harm, it is run again. Otherwise nobody knows how it ended.
+    fn recover(&mut self, position: usize) {
+        let Some(call) = self.state.progress.calls.get(position).cloned() else { return };
+        if call.stage != Stage::Begun {
+            return;
+        }
+        if self.state.cast.tool(&call.tool).is_none_or(|spec| spec.idempotent) {
+            self.run_again(position);
+        } else {
+            self.lose(position);
+        }
+    }
+
+    /// From now on another model is asked.
+    pub(super) fn switched(&mut self, model: Name) -> Done {
+        self.must_be_open()?;
+        if model.is_empty() {
+            return Err(Refusal::invalid("the model has no name"));
+        }
+        let mut event = HandoffEvent::new("switch_model".into());
+        event.from = Some(self.state.model());
+        event.to = Some(model.clone());
+        self.state.progress.model = Some(model);
+        self.tell(RunEvent::Handoff(event));
+        Ok(())
+    }
+
+    /// Somebody stops it. Every call is answered, so that the conversation can go on some day.
+    pub(super) fn cancelled(&mut self, reason: Option<Name>) -> Done {
+        self.must_be_open()?;
+        let stage = match &self.state.progress.phase {
+            Phase::Asking { purpose } => purpose.as_str(),
+            Phase::Working => "tools",
+            Phase::Waiting | Phase::Ended { .. } => "waiting",
+        };
+        let mut event = CancelledEvent { stage: Some(stage.into()), ..CancelledEvent::default() };
+        event.reason.clone_from(&reason);
+        for position in 0..self.state.progress.calls.len() {
+            let Some(call) = self.state.progress.calls.get(position).cloned() else { continue };
+            if let Some(id) = call.stage.pending() {
+                self.act(Action::Take(id.clone()));
+            }
+            let answer = match call.stage {
+                Stage::Done => continue,
+                Stage::Begun => ToolAnswer {
+                    outcome: Outcome::Unknown,
+                    ..ToolAnswer::error("The run was cancelled while this tool was at work.")
+                },
+                _ => ToolAnswer {
+                    outcome: Outcome::Denied,
+                    ..ToolAnswer::error("The run was cancelled before this tool was run.")
+                },
+            };
+            self.settle(position, &answer);
+        }
+        self.close_pending("cancelled");
+        self.state.progress.calls.clear();
+        self.tell(RunEvent::Cancelled(event));
+        self.end(RunStatus::Cancelled, reason.unwrap_or_else(|| "cancelled".into()));
+        Ok(())
+    }
+}

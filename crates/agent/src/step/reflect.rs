@@ -1,0 +1,116 @@
+//! A note on what just happened, when its time has come. It is no turn of the conversation, and breaks nothing.
+
+use std::collections::BTreeSet;
+
+use throughline_core::{
+    Cadence, Name, Number, ReflectionEvent, ReflectionRecord, RunEvent, ToolCall,
+};
+
+use crate::input::Heard;
+use crate::progress::Purpose;
+use crate::step::Step;
+use crate::step::answer::{text_of, tokens};
+
+impl Step {
+    /// Remembers which tools a turn used.
+    pub(super) fn note_tools(&mut self, calls: &[ToolCall]) {
+        let reflected = &mut self.state.progress.reflected;
+        reflected.before = std::mem::take(&mut reflected.tools);
+        let names: BTreeSet<Name> = calls.iter().map(|call| call.name.clone()).collect();
+        reflected.tools = names.into_iter().collect();
+        reflected.calls = calls.iter().map(|call| call.id.0.clone()).collect();
+        reflected.tool_turns += 1;
+        reflected.seen = false;
+    }
+
+    /// All tools have answered: a note is made if it is time for one, and then the run goes on.
+    pub(super) fn after_tools(&mut self) {
+        let limit = self.state.part().and_then(|part| part.limits.max_tool_calls);
+        let used = self.state.progress.tool_calls;
+        if self.state.progress.breach.is_none()
+            && let Some(limit) = limit.filter(|limit| used >= *limit)
+        {
+            self.breach("maxToolCalls", float(limit), float(used));
+        } else if self.is_time_to_reflect() {
+            self.state.progress.reflected.seen = true;
+            self.ask(Purpose::Reflection);
+        } else {
+            self.next();
+        }
+    }
+
+    fn is_time_to_reflect(&self) -> bool {
+        let Some(config) = self.state.part().and_then(|part| part.reflection()) else {
+            return false;
+        };
+        let reflected = &self.state.progress.reflected;
+        let is_called_for = match config.cadence {
+            Cadence::Off => false,
+            Cadence::EveryTurn | Cadence::AfterTool => true,
+            Cadence::OnBranch => reflected.tools != reflected.before,
+        };
+        let is_allowed = config.max_per_run.is_none_or(|most| reflected.count < most);
+        let since =
+            reflected.last.map_or(u64::MAX, |last| reflected.tool_turns.saturating_sub(last));
+        !reflected.seen && is_called_for && is_allowed && since >= config.every_n_turns.max(1)
+    }
+
+    /// A note was made.
+    pub(super) fn reflected(&mut self, heard: &Heard) {
+        let Some(config) = self.state.part().and_then(|part| part.reflection()).cloned() else {
+            self.next();
+            return;
+        };
+        let text = shortened(text_of(&heard.reply).trim(), config.max_chars);
+        let known = self.state.smart.reflections.iter().flatten().last();
+        let is_new = known.is_none_or(|known| !is_nearly(&known.text, &text));
+        let reflected = &mut self.state.progress.reflected;
+        reflected.last = Some(reflected.tool_turns);
+        if !text.is_empty() && is_new {
+            self.state.progress.reflected.count += 1;
+            let id = self.fresh("r");
+            let mut record =
+                ReflectionRecord::new(id, self.state.progress.turn, Name::from(text), self.now());
+            record.duration_ms = Some(Number::from(heard.took_ms));
+            record.anchor_message_index = u64::from(self.state.window.next).checked_sub(1);
+            record.trigger = Some(config.cadence);
+            record.usage = Some(tokens(&heard.reply.usage));
+            record.tool_call_ids = Some(self.state.progress.reflected.calls.clone());
+            if config.emit_events {
+                let mut event =
+                    ReflectionEvent::new(record.id.clone(), record.turn, record.text.clone());
+                event.trigger = record.trigger;
+                event.duration_ms.clone_from(&record.duration_ms);
+                event.usage.clone_from(&record.usage);
+                event.tool_call_ids.clone_from(&record.tool_call_ids);
+                self.tell(RunEvent::Reflection(event));
+            }
+            self.add("reflections", record.json());
+            self.state.smart.reflections.get_or_insert_default().push(record);
+        }
+        self.next();
+    }
+}
+
+fn shortened(text: &str, most: u64) -> String {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether two notes say nearly the same: nine of ten words.
+fn is_nearly(one: &str, other: &str) -> bool {
+    let words = |text: &str| -> BTreeSet<String> {
+        text.split_whitespace().map(str::to_lowercase).collect()
+    };
+    let (one, other) = (words(one), words(other));
+    let (same, all) = (one.intersection(&other).count(), one.union(&other).count());
+    all > 0 && same * 10 >= all * 9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a limit of more than 2^53 is no limit")]
+fn float(value: u64) -> f64 {
+    value as f64
+}

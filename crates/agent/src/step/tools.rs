@@ -1,0 +1,515 @@
+//! Tools: each call is looked at, begun, and answered.
+
+use std::time::Duration;
+
+use throughline_core::{
+    EventError, HandoffEvent, Json, Name, Node, Number, Outcome, PendingToolApproval, RunEvent,
+    ToolApprovalEvent, ToolApprovalEventStatus, ToolApprovalStatus, ToolCall, ToolCallEvent,
+    ToolCallPhase, ToolExecution, ToolExecutionStatus, UserQuestionEvent, UserQuestionEventStatus,
+    json,
+};
+
+use crate::action::{Action, Asking, AskingKind, Refusal, ToolRun};
+use crate::cast::GET_TOOL_RESPONSE;
+use crate::config::UnknownOutcome;
+use crate::input::Ended;
+use crate::plan::{self, MANAGE_TODO_LIST};
+use crate::progress::{Phase, RunStatus, Stage};
+use crate::question::{self, ASK_USER_QUESTION};
+use crate::step::answer::place_of;
+use crate::step::{Done, Step};
+use crate::tool::{ToolAnswer, ToolSpec};
+use crate::window::{Kept, result_item};
+
+/// How often an archived answer may be brought back in one run.
+const MOST_BROUGHT_BACK: u64 = 8;
+/// The longest answer that the history of tools repeats. A longer one is in the Thread, under the Item's id.
+const SHORT: usize = 256;
+
+impl Step {
+    /// Looks at a call: whether there is such a tool, whether its arguments fit, and who has a say in it.
+    pub(super) fn consider(&mut self, position: usize) {
+        let Some(call) = self.call_at(position) else { return };
+        if let Err(problem) = self.state.cast.check(&call.name, &call.args) {
+            let answer = ToolAnswer::error(format!(
+                "The arguments do not fit the schema of {}: {problem}",
+                call.name
+            ));
+            self.refuse_call(position, &answer);
+            return;
+        }
+        match &*call.name {
+            MANAGE_TODO_LIST => self.manage_plan(position, &call),
+            ASK_USER_QUESTION => self.ask_person(position, &call),
+            GET_TOOL_RESPONSE => self.bring_back(position, &call),
+            _ => self.consider_own(position, &call),
+        }
+    }
+
+    fn consider_own(&mut self, position: usize, call: &ToolCall) {
+        let part = self.state.part();
+        if let Some(to) = part.and_then(|part| part.handoff(&call.name)).cloned() {
+            self.hand_over(position, call, &to);
+            return;
+        }
+        let Some(spec) = self.state.cast.tool(&call.name).cloned() else {
+            let names: Vec<&str> =
+                self.state.cast.casting.tools.iter().map(|spec| &*spec.name).collect();
+            let known =
+                if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
+            let answer =
+                ToolAnswer::error(format!("There is no tool named {}: {known}.", call.name));
+            self.refuse_call(position, &answer);
+            return;
+        };
+        let limit = part.and_then(|part| part.limits.max_tool_calls);
+        if limit.is_some_and(|limit| self.state.progress.tool_calls >= limit) {
+            let answer = ToolAnswer {
+                outcome: Outcome::Denied,
+                ..ToolAnswer::error("Skipped: the limit of tool calls is reached.")
+            };
+            self.skip(position, &answer);
+            return;
+        }
+        self.state.progress.tool_calls += 1;
+        if self.state.part().is_some_and(|part| part.needs_approval(&spec)) {
+            self.ask_approval(position, call, false);
+        } else if spec.client {
+            self.ask_client(position, call);
+        }
+    }
+
+    fn manage_plan(&mut self, position: usize, call: &ToolCall) {
+        let tree = call.args.tree();
+        let version = self.state.smart.plan_version.unwrap_or(0);
+        let managed = plan::manage(tree.root(), self.state.plan(), version, &self.now());
+        let answer = match managed.answer {
+            Ok(answer) => ToolAnswer::value(&answer),
+            Err(problem) => {
+                let answer = json::object(|out| {
+                    out.string("status", "error");
+                    out.string("message", problem);
+                });
+                ToolAnswer { outcome: Outcome::Error, ..ToolAnswer::value(&answer) }
+            }
+        };
+        if let Some(plan) = managed.plan {
+            self.set("plan", plan.json());
+            self.set("planVersion", Json::from(plan.version));
+            self.state.smart.plan_version = Some(plan.version);
+            self.state.smart.plan = Some(throughline_core::Nullable::Value(plan));
+        }
+        if let Some(event) = managed.event {
+            self.tell(RunEvent::Plan(event));
+        }
+        self.settle(position, &answer);
+    }
+
+    fn ask_person(&mut self, position: usize, call: &ToolCall) {
+        let ask = self.state.part().and_then(|part| part.config.human_in_the_loop.ask_user.clone());
+        let Some(ask) = ask else {
+            self.refuse_call(position, &ToolAnswer::error("Nobody can be asked here."));
+            return;
+        };
+        let (id, now) = (self.fresh("q"), self.now());
+        let args = call.args.tree();
+        let asked =
+            question::asked(id.clone(), call.id.0.clone(), args.root(), ask.allow_free_text, &now);
+        let mut question = match asked {
+            Ok(question) => question,
+            Err(problem) => {
+                self.refuse_call(position, &ToolAnswer::error(problem));
+                return;
+            }
+        };
+        let expires_in = ask.expires_ms.map(Duration::from_millis);
+        question.metadata = self.metadata(expires_in);
+        let mut event =
+            UserQuestionEvent::new(UserQuestionEventStatus::Pending, id.clone(), call.id.0.clone());
+        event.questions = Some(question.questions.clone());
+        event.allow_free_text = Some(ask.allow_free_text);
+        let awaiting = json::object(|out| {
+            out.string("questionId", &id);
+            out.string("toolCallId", &call.id.0);
+            out.string("requestedAt", &now);
+        });
+        self.state.smart.pending_user_questions.get_or_insert_default().push(question);
+        self.write_questions();
+        self.set_context("__awaitingUserQuestion", Some(awaiting));
+        self.stage(position, Stage::Question { id: id.clone() });
+        self.act(Action::Ask(Asking { id, kind: AskingKind::Question, expires_in }));
+        self.tell(RunEvent::UserQuestion(event));
+    }
+
+    /// A person must allow the call; or, where it is `lost`, say what became of it.
+    pub(super) fn ask_approval(&mut self, position: usize, call: &ToolCall, lost: bool) {
+        let (id, now) = (self.fresh("a"), self.now());
+        let expires_in =
+            self.state.part().and_then(|part| part.config.human_in_the_loop.approval_expires_ms);
+        let expires_in = expires_in.map(Duration::from_millis);
+        let mut approval = PendingToolApproval::new(
+            id.clone(),
+            call.id.0.clone(),
+            call.name.clone(),
+            call.args.clone(),
+            ToolApprovalStatus::Pending,
+            now.clone(),
+        );
+        let mut metadata = self.metadata(expires_in).unwrap_or_default();
+        metadata.push(("argsHash".into(), json::string(&args_hash(&call.args))));
+        if lost {
+            metadata.push(("outcome".into(), json::string("unknown")));
+        }
+        approval.metadata = Some(metadata);
+        let mut event =
+            ToolApprovalEvent::new(ToolApprovalEventStatus::Pending, id.clone(), call.name.clone());
+        event.tool_call_id = Some(call.id.0.clone());
+        event.args = Some(call.args.clone());
+        let awaiting = json::object(|out| {
+            out.string("approvalId", &id);
+            out.string("toolCallId", &call.id.0);
+            out.string("toolName", &call.name);
+            out.string("requestedAt", &now);
+        });
+        self.state.smart.pending_approvals.get_or_insert_default().push(approval);
+        self.write_approvals();
+        self.set_context("__awaitingApproval", Some(awaiting));
+        self.stage(position, Stage::Approval { id: id.clone(), lost });
+        self.act(Action::Ask(Asking { id, kind: AskingKind::Approval, expires_in }));
+        self.tell(RunEvent::ToolApproval(event));
+    }
+
+    /// The caller runs it.
+    pub(super) fn ask_client(&mut self, position: usize, call: &ToolCall) {
+        let id = self.fresh("t");
+        self.stage(position, Stage::Client { id: id.clone() });
+        self.act(Action::Ask(Asking { id, kind: AskingKind::Client, expires_in: None }));
+        self.tell_call(call, ToolCallPhase::Start, |_| {});
+    }
+
+    fn metadata(&self, expires_in: Option<Duration>) -> Option<Vec<(Name, Json)>> {
+        let expires = self.at.checked_add(expires_in?).ok()?;
+        Some(vec![("expiresAt".into(), json::string(&expires.to_string()))])
+    }
+
+    /// An answer that a summary covers is brought back: whoever runs the tools reads it from the Thread.
+    fn bring_back(&mut self, position: usize, call: &ToolCall) {
+        self.state.progress.brought_back += 1;
+        if self.state.progress.brought_back > MOST_BROUGHT_BACK {
+            let answer =
+                format!("No more than {MOST_BROUGHT_BACK} answers can be brought back in one run.");
+            self.refuse_call(position, &ToolAnswer::error(answer));
+            return;
+        }
+        let args = call.args.tree();
+        let wanted = args.root().name_of("executionId").unwrap_or_default();
+        let archived = self.state.smart.tool_history_archived.as_deref().unwrap_or_default();
+        let found = archived.iter().find(|execution| execution.execution_id == wanted);
+        match found.and_then(|execution| execution.archive_id.clone()) {
+            None => {
+                let answer = format!("No archived answer has the executionId {wanted}.");
+                self.refuse_call(position, &ToolAnswer::error(answer));
+            }
+            Some(archive) => {
+                let args = json::object(|out| {
+                    out.string("archiveId", &archive);
+                });
+                if let Some(open) = self.state.progress.calls.get_mut(position) {
+                    open.args = Some(args);
+                }
+            }
+        }
+    }
+
+    fn hand_over(&mut self, position: usize, call: &ToolCall, to: &Name) {
+        let mut event = HandoffEvent::new(call.name.clone());
+        event.from = Some(self.state.progress.agent.clone());
+        event.to = Some(to.clone());
+        self.tell(RunEvent::Handoff(event));
+        self.state.progress.agent = to.clone();
+        // Another agent has a model of its own.
+        self.state.progress.model = None;
+        let answer = json::object(|out| {
+            out.string("status", "handed over");
+            out.string("agent", to);
+        });
+        self.settle_as(position, &ToolAnswer::value(&answer), ToolExecutionStatus::Handoff);
+    }
+
+    /// These calls begin.
+    pub(super) fn began(&mut self, calls: &[Name]) -> Done {
+        self.must_be_open()?;
+        for id in calls {
+            let position = self.position(id)?;
+            let is_next = self.open_at(position).is_some_and(|open| open.stage == Stage::Queued);
+            if is_next {
+                let now = self.now();
+                if let Some(open) = self.state.progress.calls.get_mut(position) {
+                    (open.stage, open.began) = (Stage::Begun, Some(now));
+                }
+                if let Some(call) = self.call_at(position) {
+                    self.tell_call(&call, ToolCallPhase::Start, |_| {});
+                }
+                self.run_again(position);
+            }
+        }
+        self.state.progress.phase = Phase::Working;
+        Ok(())
+    }
+
+    /// A call that was begun is run.
+    pub(super) fn run_again(&mut self, position: usize) {
+        let Some(call) = self.call_at(position) else { return };
+        let args = self.open_at(position).and_then(|open| open.args.clone());
+        let timeout = self.state.cast.tool(&call.name).and_then(|spec| spec.timeout_ms);
+        self.act(Action::Run(ToolRun {
+            call: call.id.0.clone(),
+            tool: call.name.clone(),
+            agent: self.state.progress.agent.clone(),
+            args: args.unwrap_or(call.args),
+            timeout: timeout.map(Duration::from_millis),
+        }));
+    }
+
+    /// A call that was begun, and nobody knows how it ended. It is not run again unless a person says so.
+    pub(super) fn lose(&mut self, position: usize) {
+        let Some(call) = self.call_at(position) else { return };
+        let policy = self.state.part().map(|part| part.config.unknown_outcome);
+        match policy.unwrap_or_default() {
+            UnknownOutcome::Ask => self.ask_approval(position, &call, true),
+            UnknownOutcome::Report => self.settle(position, &lost_answer(None)),
+        }
+    }
+
+    /// A tool answered.
+    pub(super) fn ended(&mut self, ended: &Ended) -> Done {
+        let position = self.position(&ended.call)?;
+        if self.open_at(position).is_none_or(|open| open.stage != Stage::Begun) {
+            let call = &ended.call;
+            return Err(Refusal::conflict(format!("call {call} is not at work")));
+        }
+        self.settle(position, &ended.answer);
+        self.go_on();
+        Ok(())
+    }
+
+    /// The caller's own tools answered.
+    pub(super) fn returned(&mut self, returned: &[Ended]) -> Done {
+        self.must_be_open()?;
+        let mut places = Vec::with_capacity(returned.len());
+        for ended in returned {
+            let position = self.position(&ended.call)?;
+            let stage = self.open_at(position).map(|open| open.stage.clone());
+            let call = &ended.call;
+            match stage {
+                Some(Stage::Client { id }) if !places.contains(&position) => {
+                    self.act(Action::Take(id));
+                    places.push(position);
+                }
+                Some(Stage::Done) => {
+                    return Err(Refusal::conflict(format!("call {call} was answered before")));
+                }
+                _ => {
+                    let problem = format!("call {call} waits for no answer of the caller's");
+                    return Err(Refusal::conflict(problem));
+                }
+            }
+        }
+        for (position, ended) in places.into_iter().zip(returned) {
+            self.settle(position, &ended.answer);
+        }
+        self.goes_on_after_person();
+        Ok(())
+    }
+
+    /// The next calls begin where there is room; when all are answered, the run goes on.
+    pub(super) fn go_on(&mut self) {
+        let calls = &self.state.progress.calls;
+        let at_work = calls.iter().filter(|call| call.stage == Stage::Begun).count();
+        let most = self.state.part().and_then(|part| part.limits.max_parallel_tools);
+        let most = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let queued = calls.iter().filter(|call| call.stage == Stage::Queued);
+        let next: Vec<Name> =
+            queued.take(most.saturating_sub(at_work)).map(|call| call.id.clone()).collect();
+        let is_waiting = calls.iter().any(|call| call.stage.pending().is_some());
+        if !next.is_empty() {
+            self.state.progress.phase = Phase::Working;
+            self.act(Action::Begin(next));
+        } else if at_work > 0 {
+            self.state.progress.phase = Phase::Working;
+        } else if is_waiting {
+            self.state.progress.phase = Phase::Waiting;
+            self.stand(RunStatus::Waiting, Some(self.waits_for()));
+            self.act(Action::Rest);
+        } else {
+            self.state.progress.calls.clear();
+            self.after_tools();
+        }
+    }
+
+    fn waits_for(&self) -> Name {
+        let stages = self.state.progress.calls.iter().map(|call| match call.stage {
+            Stage::Approval { .. } => "an approval",
+            Stage::Question { .. } => "an answer",
+            _ => "the caller's tools",
+        });
+        let mut words: Vec<&str> = stages.collect();
+        words.dedup();
+        format!("waits for {}", words.join(" and ")).into()
+    }
+
+    /// A call has its answer.
+    pub(super) fn settle(&mut self, position: usize, answer: &ToolAnswer) {
+        let status = match answer.outcome {
+            Outcome::Ok => ToolExecutionStatus::Success,
+            Outcome::Error => ToolExecutionStatus::Error,
+            Outcome::Unknown => ToolExecutionStatus::Unknown,
+            Outcome::Denied => ToolExecutionStatus::Rejected,
+        };
+        self.settle_as(position, answer, status);
+    }
+
+    /// A call was not run, because the model asked for what cannot be.
+    pub(super) fn refuse_call(&mut self, position: usize, answer: &ToolAnswer) {
+        self.settle(position, answer);
+    }
+
+    /// A call was not run, because a limit was reached.
+    pub(super) fn skip(&mut self, position: usize, answer: &ToolAnswer) {
+        self.settle_as(position, answer, ToolExecutionStatus::Skipped);
+    }
+
+    fn settle_as(&mut self, position: usize, answer: &ToolAnswer, status: ToolExecutionStatus) {
+        let Some(call) = self.call_at(position) else { return };
+        let open = self.open_at(position);
+        let began = open.and_then(|open| open.began.clone());
+        let args =
+            open.and_then(|open| open.args.clone()).filter(|_| &*call.name != GET_TOOL_RESPONSE);
+        self.stage(position, Stage::Done);
+        let id = self.fresh("i");
+        let place = place_of(self.state.progress.answers_at, position);
+        let item = result_item(id.clone(), place, &call, answer);
+        let now = self.now();
+        let took = began.as_ref().and_then(|began| {
+            let began: jiff::Timestamp = began.parse().ok()?;
+            u64::try_from(self.at.duration_since(began).as_millis()).ok()
+        });
+        let said = answer.said();
+        let output = (said.len() <= SHORT).then(|| json::string(&said));
+        let error = (answer.outcome == Outcome::Error).then(|| Name::from(shortened(&said)));
+        let mut execution = ToolExecution::new(
+            call.id.0.clone(),
+            call.name.clone(),
+            args.unwrap_or_else(|| call.args.clone()),
+        );
+        execution.output.clone_from(&output);
+        execution.timestamp = Some(now.clone());
+        execution.message_id = Some(id);
+        execution.tool_call_id = Some(call.id.0.clone());
+        execution.status = Some(status);
+        execution.started_at = began;
+        execution.ended_at = Some(now);
+        execution.duration_ms = took.map(Number::from);
+        execution.error.clone_from(&error);
+        self.add("toolHistory", execution.json());
+        self.state.smart.tool_history.get_or_insert_default().push(execution);
+        self.keep(vec![item]);
+        let phase = match status {
+            ToolExecutionStatus::Success | ToolExecutionStatus::Handoff => ToolCallPhase::Success,
+            ToolExecutionStatus::Skipped => ToolCallPhase::Skipped,
+            _ => ToolCallPhase::Error,
+        };
+        self.tell_call(&call, phase, |event| {
+            event.result = Some(json::string(&said));
+            event.error =
+                (phase == ToolCallPhase::Error).then(|| EventError::new(shortened(&said).into()));
+            event.duration_ms = took.map(Number::from);
+        });
+    }
+
+    pub(super) fn tell_call(
+        &mut self,
+        call: &ToolCall,
+        phase: ToolCallPhase,
+        fill: impl FnOnce(&mut ToolCallEvent),
+    ) {
+        let mut event = ToolCallEvent::new(phase, call.name.clone());
+        event.id = Some(call.id.0.clone());
+        event.args = Some(call.args.clone());
+        fill(&mut event);
+        self.tell(RunEvent::ToolCall(event));
+    }
+
+    /// The answers of covered calls are in the archive from now on, which is the Thread itself.
+    pub(super) fn archive(&mut self, covered: &[Kept]) {
+        let history = self.state.smart.tool_history.get_or_insert_default();
+        let mut archived = Vec::new();
+        for kept in covered {
+            let throughline_core::Body::Result(result) = &kept.item.body else { continue };
+            let is_it =
+                |execution: &ToolExecution| execution.tool_call_id.as_ref() == Some(&result.call.0);
+            if let Some(position) = history.iter().position(is_it) {
+                let mut execution = history.remove(position);
+                execution.archive_id = Some(kept.seq.to_string().into());
+                archived.push(execution);
+            }
+        }
+        if archived.is_empty() {
+            return;
+        }
+        let left = json::array_of(&history.iter().map(ToolExecution::json).collect::<Vec<_>>());
+        self.set("toolHistory", left);
+        for execution in archived {
+            self.add("toolHistoryArchived", execution.json());
+            self.state.smart.tool_history_archived.get_or_insert_default().push(execution);
+        }
+    }
+
+    pub(super) fn open_at(&self, position: usize) -> Option<&crate::progress::OpenCall> {
+        self.state.progress.calls.get(position)
+    }
+
+    pub(super) fn stage(&mut self, position: usize, stage: Stage) {
+        if let Some(open) = self.state.progress.calls.get_mut(position) {
+            open.stage = stage;
+        }
+    }
+
+    pub(super) fn call_at(&self, position: usize) -> Option<ToolCall> {
+        let open = self.state.progress.calls.get(position)?;
+        self.state.window.call(&open.id).cloned()
+    }
+
+    fn position(&self, call: &str) -> Result<usize, Refusal> {
+        let found = self.state.progress.calls.iter().position(|open| *open.id == *call);
+        found.ok_or_else(|| Refusal::not_found(format!("no open call has the id {call}")))
+    }
+}
+
+/// What the model is told of a call of which nobody knows how it ended.
+pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
+    let comment = comment.map_or_else(String::new, |comment| format!(" A person adds: {comment}"));
+    let text = format!(
+        "Whoever ran this tool stopped before its answer was kept. Nobody knows whether it took effect: find out before \
+         you call it again.{comment}"
+    );
+    ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(text) }
+}
+
+/// The digest of the exact arguments, to which an approval is bound.
+pub(crate) fn args_hash(args: &Json) -> String {
+    blake3::hash(args.bytes()).to_hex().to_string()
+}
+
+fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(500)).unwrap_or_default()
+}
+
+/// Whether the tool's arguments have that shape.
+pub(super) fn fits(step: &Step, spec: &ToolSpec, args: &Json) -> Result<(), String> {
+    let tree = args.tree();
+    if !Node::is_object(tree.root()) {
+        return Err("the arguments must be an object".to_owned());
+    }
+    step.state.cast.check(&spec.name, args)
+}

@@ -1,0 +1,307 @@
+//! The loop from end to end: tools, plan, approvals, questions, gates, limits, summaries, handoffs.
+
+use throughline_agent::{
+    AgentConfig, AskUser, OutputContract, RunError, RunStatus, ToolSpec, Word,
+};
+use throughline_core::{
+    Json, Name, PendingToolApproval, RunEvent, ToolApprovalResolution, ToolExecutionStatus,
+    Trouble, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+};
+
+use crate::harness::*;
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+fn add() -> ToolSpec {
+    ToolSpec::new("add").schema(json(
+        r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}"#,
+    ))
+}
+
+#[tokio::test]
+async fn an_agent_calls_its_tools_and_answers() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("add", r#"{"a":1}"#), ("add", r#"{"a":2}"#)]),
+        _ => Says::Text("three"),
+    });
+    let scene = Scene::new(models, vec![add()]).await;
+    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "1 + 2?").await;
+    assert_eq!(status, RunStatus::Completed);
+    let mut ran = scene.ran.lock().unwrap().clone();
+    ran.sort();
+    assert_eq!(ran, [r#"add call_0_0 {"a":1}"#, r#"add call_0_1 {"a":2}"#]);
+    let asked = scene.models.asked("claude-sonnet-4-5");
+    assert_eq!(said_by_tools(&asked[1]), [r#"did {"a":1}"#, r#"did {"a":2}"#]);
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.smart.tool_history.as_ref().unwrap().len(), 2);
+    let told = names(&scene.events(&begun.run).await);
+    let expected = [
+        "run",
+        "message",
+        "turn",
+        "usage",
+        "turn",
+        "tool_call",
+        "turn",
+        "stream",
+        "usage",
+        "message",
+        "turn",
+        "finalAnswer",
+        "run",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_never_reach_a_tool() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("add", r#"{"a":"x"}"#), ("subtract", "{}")]),
+        _ => Says::Text("sorry"),
+    });
+    let scene = Scene::new(models, vec![add()]).await;
+    let (_, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    assert_eq!(status, RunStatus::Completed);
+    assert!(scene.ran.lock().unwrap().is_empty());
+    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
+    assert!(told[0].contains("do not fit the schema of add: /a:"), "{told:?}");
+    assert!(told[1].contains("There is no tool named subtract: add."), "{told:?}");
+}
+
+fn approve(id: &str, approved: bool) -> Word {
+    Word::Decide(ToolApprovalResolution::new(id.into(), approved))
+}
+
+fn approvals(state: &throughline_agent::State) -> Vec<PendingToolApproval> {
+    state.smart.pending_approvals.clone().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_person_decides_once_and_may_change_the_arguments() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => Says::Text("done"),
+    });
+    let scene = Scene::new(models, vec![add().needs_approval()]).await;
+    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    assert_eq!(status, RunStatus::Waiting);
+    let state = scene.state(&begun.run).await;
+    let id = approvals(&state)[0].id.clone();
+    assert!(state.context("__awaitingApproval").is_some());
+    let (runner, run) = (&scene.runner, &begun.run);
+    let refused = |error: Result<(), RunError>| error.unwrap_err().to_string();
+    let none = runner.tell(&us(), run, approve("nobody", true)).await;
+    assert_eq!(refused(none), "Pending approval not found for id: nobody");
+    let mut wrong = ToolApprovalResolution::new(id.clone(), true);
+    wrong.approved_args = Some(json(r#"{"a":"x"}"#));
+    let wrong = runner.tell(&us(), run, Word::Decide(wrong)).await;
+    assert!(refused(wrong).starts_with("approvedArgs do not fit the schema: /a:"));
+    let mut edited = ToolApprovalResolution::new(id.clone(), true);
+    edited.approved_args = Some(json(r#"{"a":7}"#));
+    edited.decided_by = Some("ann".into());
+    runner.tell(&us(), run, Word::Decide(edited)).await.unwrap();
+    let again = runner.tell(&us(), run, approve(&id, false)).await;
+    assert_eq!(
+        refused(again),
+        format!("Tool approval {id} was decided before (status: approved).")
+    );
+    assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
+    assert_eq!(*scene.ran.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
+    let over = runner.tell(&us(), run, approve(&id, true)).await;
+    assert!(refused(over).contains("is over: it was completed"));
+}
+
+#[tokio::test]
+async fn what_is_rejected_does_not_run_and_the_model_is_told() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => Says::Text("done"),
+    });
+    let scene = Scene::new(models, vec![add().needs_approval()]).await;
+    let (begun, _) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    let id = approvals(&scene.state(&begun.run).await)[0].tool_call_id.clone();
+    scene.runner.tell(&us(), &begun.run, approve(&id, false)).await.unwrap();
+    scene.runner.drive(&us(), &begun.run).await.unwrap();
+    assert!(scene.ran.lock().unwrap().is_empty());
+    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
+    assert_eq!(told, ["Tool call rejected: Tool call rejected by reviewer."]);
+    let history = scene.state(&begun.run).await.smart.tool_history.unwrap();
+    assert_eq!(history[0].status, Some(ToolExecutionStatus::Rejected));
+}
+
+#[tokio::test]
+async fn a_question_pauses_the_run_until_it_is_answered_as_it_must_be() {
+    const ASK: &str = r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue","value":"b"}]}]}"#;
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("ask_user_question", ASK)]),
+        _ => Says::Text("painted"),
+    });
+    let scene = Scene::new(models, Vec::new()).await;
+    let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
+    agent.human_in_the_loop.ask_user = Some(AskUser { allow_free_text: false, expires_ms: None });
+    let (begun, status) = scene.run(agent, "paint it").await;
+    assert_eq!(status, RunStatus::Waiting);
+    let state = scene.state(&begun.run).await;
+    assert!(state.context("__awaitingUserQuestion").is_some());
+    let question = state.smart.pending_user_questions.unwrap()[0].clone();
+    assert_eq!(question.allow_free_text, Some(false));
+    let answer = |values: &[&str], free: Option<&str>| {
+        let values = values.iter().map(|value| Name::from(*value)).collect();
+        let mut answer = UserQuestionAnswer::new(values);
+        answer.free_text = free.map(Name::from);
+        let mut resolution = UserQuestionResolution::new(question.id.clone());
+        resolution.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), answer)]));
+        Word::Answer(resolution)
+    };
+    let (runner, run) = (&scene.runner, &begun.run);
+    for (word, problem) in [
+        (answer(&[], None), "Missing answer for required question: \"Which?\""),
+        (answer(&["Red", "b"], None), "only one option can be chosen for \"Which?\""),
+        (answer(&["green"], None), "\"green\" is no option of \"Which?\": Red, b"),
+        (answer(&["b"], Some("but dark")), "free text is not allowed for \"Which?\""),
+    ] {
+        assert_eq!(runner.tell(&us(), run, word).await.unwrap_err().to_string(), problem);
+    }
+    runner.tell(&us(), run, answer(&["b"], None)).await.unwrap();
+    let again = runner.tell(&us(), run, answer(&["Red"], None)).await.unwrap_err().to_string();
+    assert!(again.contains("already resolved (status: executed)"), "{again}");
+    assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
+    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
+    assert_eq!(told, [r#"{"status":"answered","answers":{"Which?":{"values":["b"]}}}"#]);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_asked_for_again_and_the_thread_has_only_the_last() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| {
+        let told = call.items.iter().filter(|item| item.ephemeral).count();
+        if told == 0 { Says::Text("not json") } else { Says::Text(r#"{"n":3}"#) }
+    });
+    let scene = Scene::new(models, Vec::new()).await;
+    let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
+    let schema = json(r#"{"type":"object","required":["n"]}"#);
+    agent.output = Some(OutputContract { schema, name: None, native: false });
+    let (begun, status) = scene.run(agent, "count").await;
+    assert_eq!(status, RunStatus::Completed);
+    let state = scene.state(&begun.run).await;
+    let messages: Vec<_> =
+        state.smart_state().messages.iter().map(|m| m.content.to_string()).collect();
+    assert_eq!(messages, ["count", r#"{"n":3}"#]);
+    let events = scene.events(&begun.run).await;
+    let ephemeral = events.iter().filter(
+        |event| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true)),
+    );
+    assert_eq!(ephemeral.count(), 2, "what was said and what was told about it");
+    let gates: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            RunEvent::Gate(gate) => Some(gate.phase.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(gates, ["retried", "recovered"]);
+}
+
+#[tokio::test]
+async fn a_model_that_fails_is_asked_again_and_then_another() {
+    let models = Cast::default()
+        .with("claude-sonnet-4-5", |_| Says::Fails(Trouble::Transient))
+        .with("claude-opus-4-5", |_| Says::Text("here"));
+    let scene = Scene::new(models, Vec::new()).await;
+    let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
+    agent.gate.other_models = vec!["claude-opus-4-5".into()];
+    agent.gate.rules.push(throughline_agent::GateRule {
+        when: vec!["5xx-transient".into()],
+        attempts_below: None,
+        same_error_times: None,
+        then: throughline_agent::Decision::RetryOther,
+        label: Some("other".into()),
+        feedback: None,
+    });
+    let (_, status) = scene.run(agent, "hello").await;
+    assert_eq!(status, RunStatus::Completed);
+    assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 3);
+    assert_eq!(scene.models.asked("claude-opus-4-5").len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_cut_off_is_thrown_away_whole_and_too_much_time_ends_a_run() {
+    let models = Cast::default().with("claude-sonnet-4-5", |_| Says::Cut);
+    let scene = Scene::new(models, Vec::new()).await;
+    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "hello").await;
+    assert_eq!(status, RunStatus::Failed);
+    assert_eq!(scene.state(&begun.run).await.window.items.len(), 1, "only what was asked");
+    // A piece was shown already, so nobody may take it back and ask again.
+    assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 1);
+    let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
+    agent.limits.max_wall_clock_ms = Some(5000);
+    let begun = scene.runner.begin(Scene::start(agent, "hello")).await.unwrap();
+    scene.clock.0.store(60, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
+}
+
+#[tokio::test]
+async fn a_limit_ends_the_tools_and_leaves_one_last_answer() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| {
+        let is_last = matches!(call.settings.choice, Some(throughline_core::Choice::None));
+        if is_last { Says::Text("as far as I got") } else { Says::Calls(&[("add", r#"{"a":1}"#)]) }
+    });
+    let scene = Scene::new(models, vec![add()]).await;
+    let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
+    agent.limits.max_tool_calls = Some(3);
+    let (begun, status) = scene.run(agent, "go on").await;
+    assert_eq!(status, RunStatus::Completed);
+    assert_eq!(scene.ran.lock().unwrap().len(), 3);
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.progress.breach.as_deref(), Some("maxToolCalls"));
+    let limits: Vec<_> =
+        scene.events(&begun.run).await.into_iter().filter(|e| e.name() == "limit").collect();
+    assert_eq!(limits.len(), 1);
+}
+
+#[tokio::test]
+async fn the_plan_is_kept_with_its_versions() {
+    const WRITE: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","status":"in-progress"},{"id":2,"step":"leap"}]}"#;
+    const UPDATE: &str =
+        r#"{"operation":"update","expectedVersion":1,"todoList":[{"id":1,"status":"completed"}]}"#;
+    const STALE: &str =
+        r#"{"operation":"update","expectedVersion":1,"todoList":[{"id":2,"status":"completed"}]}"#;
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("manage_todo_list", WRITE)]),
+        1 => Says::Calls(&[("manage_todo_list", UPDATE)]),
+        2 => Says::Calls(&[("manage_todo_list", STALE)]),
+        _ => Says::Text("done"),
+    });
+    let scene = Scene::new(models, Vec::new()).await;
+    let (begun, _) = scene.run(AgentConfig::smart("claude-sonnet-4-5"), "plan").await;
+    let state = scene.state(&begun.run).await;
+    let plan = state.smart.current_plan().unwrap();
+    assert_eq!((plan.version, state.smart.plan_version), (2, Some(2)));
+    assert_eq!(plan.adherence_score.as_ref().unwrap().as_str(), "0.5");
+    assert!(plan.last_updated.is_some());
+    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[3]);
+    assert!(told[2].contains("Plan version mismatch"), "{told:?}");
+}
+
+#[tokio::test]
+async fn the_same_names_begin_one_run_and_a_thread_has_one_run_at_a_time() {
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => Says::Text("done"),
+    });
+    let scene = Scene::new(models, vec![add().needs_approval()]).await;
+    let mut start = Scene::start(AgentConfig::minimal("claude-sonnet-4-5"), "go");
+    start.once = vec!["otid-1".into()];
+    let first = scene.runner.begin(start.clone()).await.unwrap();
+    let second = scene.runner.begin(start.clone()).await.unwrap();
+    assert_eq!((&second.run, &second.thread, second.repeated), (&first.run, &first.thread, true));
+    scene.runner.drive(&us(), &first.run).await.unwrap();
+    let other =
+        throughline_agent::Start { once: Vec::new(), thread: Some(first.thread.clone()), ..start };
+    let busy = scene.runner.begin(other.clone()).await.unwrap_err().to_string();
+    assert!(busy.contains(&*first.run.0) && busy.contains("waiting"), "{busy}");
+    scene.runner.tell(&us(), &first.run, Word::Cancel(None)).await.unwrap();
+    let next = scene.runner.begin(other).await.unwrap();
+    assert_eq!(next.thread, first.thread);
+}

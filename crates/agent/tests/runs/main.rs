@@ -1,0 +1,12 @@
+//! Runs of agents over scripted models and a real store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod first;
+mod harness;
