@@ -45,7 +45,9 @@ pub(crate) async fn start(upstream: SocketAddr, capture: Capture) -> anyhow::Res
     );
     std::fs::write(&config, text)?;
     let mut command = Command::new(program);
-    command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+    // A line for every call would fill the terminal that the table is to be read on.
+    command.arg("serve").args(["--log", "warn"]).arg("--config").arg(&config);
+    command.args(["--listen", "127.0.0.1:0"]);
     command.arg("--store").arg(format!("sqlite://{}", folder.path().join("store.db").display()));
     Ok(Gateway { server: Server::start(command).await?, _folder: folder })
 }
