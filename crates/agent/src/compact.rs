@@ -18,6 +18,8 @@ JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
+/// How many archived answers a summary names: the latest.
+const MOST_NAMED: usize = 24;
 /// The longest piece of one Item that a summary is made from.
 const LONGEST: usize = 4000;
 
@@ -162,14 +164,19 @@ pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> Strin
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let notes = reflections.iter().skip(reflections.len().saturating_sub(keep));
     list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
-    let archived = covered.iter().filter_map(|kept| match &kept.item.body {
-        Body::Result(result) => Some(format!(
-            "{} (executionId {})",
-            result.name.as_deref().unwrap_or("tool"),
-            result.call.0
-        )),
+    let before = state.smart.tool_history_archived.iter().flatten();
+    let before =
+        before.map(|execution| (execution.tool_name.clone(), execution.execution_id.clone()));
+    let now = covered.iter().filter_map(|kept| match &kept.item.body {
+        Body::Result(result) => {
+            let name = result.name.clone().unwrap_or_else(|| Name::from("tool"));
+            Some((name, result.call.0.clone()))
+        }
         _ => None,
     });
+    let archived: Vec<(Name, Name)> = before.chain(now).collect();
+    let latest = archived.iter().skip(archived.len().saturating_sub(MOST_NAMED));
+    let archived = latest.map(|(tool, id)| format!("{tool} (executionId {id})"));
     list(&mut text, "Archived tool answers, for get_tool_response", archived.collect());
     text
 }

@@ -16,6 +16,7 @@ mod plan;
 mod progress;
 mod question;
 mod run;
+mod snapshot;
 mod state;
 mod step;
 mod tool;
@@ -37,6 +38,7 @@ pub use crate::progress::{
 };
 pub use crate::question::ASK_USER_QUESTION;
 pub use crate::run::{Begun, Ports, RUN, RunError, Runner, Start, Word};
+pub use crate::snapshot::{InvalidSnapshot, Snapshot, parse_snapshot};
 pub use crate::state::State;
 pub use crate::step::step;
 pub use crate::tool::{

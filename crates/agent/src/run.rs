@@ -14,6 +14,7 @@ mod ask;
 mod drive;
 mod keep;
 mod load;
+mod restore;
 mod word;
 
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Body, Clock, CostEstimator, Ids, LogHead, LogId, LogOpening, ModelError, Models, Name,
-    NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
+    Append, Batch, Body, Clock, CostEstimator, Ids, LogHead, LogId, LogOpening, ModelError, Models,
+    Name, NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
 };
 
 pub use crate::run::word::Word;
@@ -159,8 +160,11 @@ impl Runner {
             Some(thread) => load::thread(&*self.store, &start.tenant, thread).await?,
             None => load::OpenThread::new(LogId(self.ids.fresh("thread"))),
         };
-        if let Some(before) = &thread.run {
-            self.must_be_over(&start.tenant, before).await?;
+        if let Some(before) = &thread.run
+            && let Err(busy) = self.must_be_over(&start.tenant, before).await
+        {
+            // What was asked before is the same run, however it stands.
+            return self.begun_before(&start.tenant, &start.once).await?.ok_or(busy);
         }
         let now = self.clock.now();
         let log = thread.log.clone();
@@ -178,12 +182,29 @@ impl Runner {
         let (mut state, mut actions) = step(state, said);
         keep::mark_run(&mut state, &mut actions, &run.0);
         let kept = held.keep(&mut state, actions).await?;
-        if let Some(first) = kept.repeated {
-            let of = self.head(&start.tenant, &first).await?.of;
-            let thread = of.unwrap_or(log);
-            return Ok(Begun { run: first, thread, repeated: true });
+        if let Some((thread, run)) = kept.repeated {
+            return Ok(Begun { run, thread, repeated: true });
         }
         Ok(Begun { run, thread: log, repeated: false })
+    }
+
+    /// The run that began under these names, if there is one.
+    async fn begun_before(
+        &self,
+        tenant: &Tenant,
+        once: &[Name],
+    ) -> Result<Option<Begun>, RunError> {
+        if once.is_empty() {
+            return Ok(None);
+        }
+        // Nothing can be expected of a log that is not there, so this is kept by nobody and only finds what was.
+        let nowhere = Append::to(self.ids.fresh("nowhere").to_string()).expecting(u64::MAX);
+        let mut batch = Batch::of(tenant.clone()).append(nowhere);
+        batch.once = once.to_vec();
+        let Ok(receipt) = self.store.commit(batch).await else { return Ok(None) };
+        let mut logs = receipt.written.into_iter().map(|written| written.log);
+        let (thread, run) = (logs.next(), logs.next());
+        Ok(thread.zip(run).map(|(thread, run)| Begun { run, thread, repeated: true }))
     }
 
     /// All that is known of a run.
@@ -206,7 +227,7 @@ impl Runner {
     ) -> Result<u64, RunError> {
         self.head(tenant, run).await?;
         let append = Append::to(inbox(run)).record(NewRecord::new(word::WORD, word.json()));
-        let batch = throughline_core::Batch::of(tenant.clone()).append(append);
+        let batch = Batch::of(tenant.clone()).append(append);
         let receipt = self.store.commit(batch).await?;
         Ok(receipt.written.first().map_or(0, |written| written.last))
     }

@@ -61,8 +61,9 @@ impl State {
 
     /// A run that goes on from there.
     pub fn resumed(cast: Arc<Cast>, smart: SmartState, window: Window, progress: Progress) -> Self {
-        let history = smart.tool_history.as_deref().unwrap_or_default();
-        let calls = crate::window::used_calls(&window, history);
+        let ran = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
+        let ran = ran.filter_map(|execution| execution.tool_call_id.clone());
+        let calls = window.calls().map(|call| call.0.clone()).chain(ran).collect();
         Self { cast, smart, window, progress, calls }
     }
 
@@ -99,6 +100,13 @@ impl State {
     /// The plan, if there is one.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         self.smart.plan.as_ref().and_then(Nullable::value)
+    }
+
+    /// Where the answer is archived that these arguments of `get_tool_response` ask for.
+    pub(crate) fn archive_of(&self, args: &Json) -> Option<Name> {
+        let wanted = args.tree().root().name_of("executionId")?;
+        let mut archived = self.smart.tool_history_archived.iter().flatten();
+        archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
     }
 
     /// A member of `ctx`.

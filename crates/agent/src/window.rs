@@ -3,7 +3,7 @@
 //! A Thread only grows. Answers of tools are written as they come; in the conversation they stand in the order of their calls,
 //! which is their [`Place`]. A summary is written behind what it covers, and stands before what it does not.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use throughline_core::{Body, CallId, Item, ItemId, Name, Part, Place, Role, ToolResult};
 
@@ -207,13 +207,4 @@ pub(crate) fn readable(item: &Item) -> String {
         Body::Media(_) => "[media]".to_owned(),
         Body::Compaction | Body::Unknown => String::new(),
     }
-}
-
-/// The ids of all the calls that a window and a history name.
-pub(crate) fn used_calls(
-    window: &Window,
-    history: &[throughline_core::ToolExecution],
-) -> HashSet<Name> {
-    let ran = history.iter().filter_map(|execution| execution.tool_call_id.clone());
-    window.calls().map(|call| call.0.clone()).chain(ran).collect()
 }

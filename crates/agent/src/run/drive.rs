@@ -21,6 +21,7 @@ use crate::run::{RunError, Runner, inbox, load};
 use crate::state::State;
 use crate::step::step;
 use crate::tool::{ToolAnswer, ToolContext};
+use crate::window::readable;
 
 impl Runner {
     /// Goes on with a run until it waits for somebody or is over. Whoever else holds it goes on with it instead.
@@ -289,13 +290,12 @@ impl Driver {
     fn run_tool(&mut self, run: ToolRun) {
         let Held { runner, tenant, thread, .. } = &self.held;
         if &*run.tool == GET_TOOL_RESPONSE {
+            let number = self.state.archive_of(&run.args).unwrap_or_default();
             let (store, tenant, thread) =
                 (Arc::clone(&runner.store), tenant.clone(), thread.clone());
             self.work.spawn(async move {
-                let args = run.args.tree();
-                let found = load::archived(&*store, &tenant, &thread, args.root()).await;
-                let answer = match found {
-                    Ok(Some(text)) => ToolAnswer::text(text),
+                let answer = match load::item_at(&*store, &tenant, &thread, &number).await {
+                    Ok(Some(item)) => ToolAnswer::text(readable(&item)),
                     Ok(None) => ToolAnswer::error("The answer is no more: it was forgotten."),
                     Err(error) => ToolAnswer::error(error.to_string()),
                 };

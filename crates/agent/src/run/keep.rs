@@ -43,8 +43,8 @@ pub(crate) struct Opening {
 pub(crate) struct KeptStep {
     /// What is to be done now.
     pub(crate) actions: Vec<Action>,
-    /// The run that had begun before under the same names.
-    pub(crate) repeated: Option<LogId>,
+    /// The Thread and the run that had begun before under the same names.
+    pub(crate) repeated: Option<(LogId, LogId)>,
 }
 
 impl Held {
@@ -80,7 +80,11 @@ impl Held {
             records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
         }
         records.extend((!step.change.is_empty()).then(|| step.change.record()));
-        let batch = self.batch(state, &step, &records)?;
+        // What is known so far stands before what is added.
+        let is_due = !records.is_empty() && self.folded.is_due();
+        let checkpoint = is_due.then(|| self.folded.checkpoint());
+        let all: Vec<_> = checkpoint.iter().chain(&records).cloned().collect();
+        let batch = self.batch(state, &step, all)?;
         let receipt = match &self.events {
             Some(events) => events.commit(batch).await?,
             None => self.runner.store.commit(batch).await?,
@@ -88,18 +92,21 @@ impl Held {
         self.opening = None;
         if receipt.repeated {
             // The Thread, and then the run.
-            let repeated = receipt.written.get(1).map(|written| written.log.clone());
+            let mut logs = receipt.written.into_iter().map(|written| written.log);
+            let repeated = logs.next().zip(logs.next());
             return Ok(KeptStep { actions: Vec::new(), repeated });
         }
         let written = receipt.written.iter().find(|written| written.log == self.thread);
         if let Some(written) = written {
-            state.window.written(&items, written.first);
-            for (record, seq) in records.into_iter().zip(written.first..) {
+            let mut first = written.first;
+            if let Some(checkpoint) = checkpoint {
+                self.folded.kept(first, checkpoint.content.len() as u64);
+                first += 1;
+            }
+            state.window.written(&items, first);
+            for (record, seq) in records.into_iter().zip(first..) {
                 let (at, content) = (Timestamp::UNIX_EPOCH, Content::Here(record.content));
                 self.folded.apply(&Record { seq, kind: record.kind, at, events: None, content })?;
-            }
-            if self.folded.last < written.last {
-                self.folded.kept(written.last, step.checkpoint);
             }
         }
         Ok(KeptStep { actions: step.rest, repeated: None })
@@ -109,7 +116,7 @@ impl Held {
         &mut self,
         state: &State,
         step: &Sorted,
-        records: &[NewRecord],
+        records: Vec<NewRecord>,
     ) -> Result<Batch, RunError> {
         let progress = serde_json::to_vec(&state.progress).map_err(|error| RunError::Damaged {
             run: self.run.0.clone(),
@@ -137,8 +144,7 @@ impl Held {
             let begins = self.opening.as_ref().is_some_and(|opening| opening.thread);
             thread.opening = begins.then(throughline_core::LogOpening::thread);
             thread.expect = (!begins).then_some(self.folded.last);
-            thread.records = records.to_vec();
-            thread.records.extend(self.folded.is_due().then(|| self.folded.checkpoint()));
+            thread.records = records;
             // A Run belongs to a Thread that is there before it.
             batch.appends.insert(0, thread);
         }
@@ -158,7 +164,6 @@ struct Sorted {
     asks: Vec<Asked>,
     takes: Vec<Name>,
     status: Option<RunStatus>,
-    checkpoint: u64,
     rest: Vec<Action>,
 }
 

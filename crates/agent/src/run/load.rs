@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Folded, Item, LogId, Name, Node, Record, SmartState, Store, StoreError, Tenant, ThreadState,
-    restore_items,
+    Folded, Item, LogId, Record, SmartState, Store, StoreError, Tenant, ThreadState, restore_items,
 };
 
 use crate::cast::{Cast, Casting};
@@ -116,16 +115,17 @@ pub(crate) async fn run(
     Ok((held, State::resumed(cast, smart, window, progress)))
 }
 
-/// The text of a tool's answer that is no longer shown, by its number in the Thread.
-pub(crate) async fn archived(
+/// The Item of that number in a Thread, if it is still there.
+pub(crate) async fn item_at(
     store: &dyn Store,
     tenant: &Tenant,
     thread: &LogId,
-    args: Node<'_>,
-) -> Result<Option<Name>, StoreError> {
-    let seq = args.text_of("archiveId").and_then(|seq| seq.parse::<u64>().ok());
-    let Some(seq) = seq.filter(|seq| *seq > 0) else { return Ok(None) };
-    let records = store.read(tenant, thread, seq - 1, 1).await?;
-    let items = restored(&records)?;
-    Ok(items.first().map(|(_, item)| Name::from(readable(item))))
+    number: &str,
+) -> Result<Option<Item>, StoreError> {
+    let number = number.parse::<u64>().ok().filter(|number| *number > 0);
+    let Some(number) = number else { return Ok(None) };
+    let records = store.read(tenant, thread, number - 1, 1).await?;
+    let is_it = records.first().is_some_and(|record| is_item(&record.kind));
+    let items = if is_it { restored(&records)? } else { Vec::new() };
+    Ok(items.into_iter().next().map(|(_, item)| item))
 }

@@ -205,19 +205,9 @@ impl Step {
         let wanted = args.root().name_of("executionId").unwrap_or_default();
         let archived = self.state.smart.tool_history_archived.as_deref().unwrap_or_default();
         let found = archived.iter().find(|execution| execution.execution_id == wanted);
-        match found.and_then(|execution| execution.archive_id.clone()) {
-            None => {
-                let answer = format!("No archived answer has the executionId {wanted}.");
-                self.refuse_call(position, &ToolAnswer::error(answer));
-            }
-            Some(archive) => {
-                let args = json::object(|out| {
-                    out.string("archiveId", &archive);
-                });
-                if let Some(open) = self.state.progress.calls.get_mut(position) {
-                    open.args = Some(args);
-                }
-            }
+        if found.is_none_or(|execution| execution.archive_id.is_none()) {
+            let answer = format!("No archived answer has the executionId {wanted}.");
+            self.refuse_call(position, &ToolAnswer::error(answer));
         }
     }
 
@@ -383,8 +373,7 @@ impl Step {
         let Some(call) = self.call_at(position) else { return };
         let open = self.open_at(position);
         let began = open.and_then(|open| open.began.clone());
-        let args =
-            open.and_then(|open| open.args.clone()).filter(|_| &*call.name != GET_TOOL_RESPONSE);
+        let args = open.and_then(|open| open.args.clone());
         self.stage(position, Stage::Done);
         let id = self.fresh("i");
         let place = place_of(self.state.progress.answers_at, position);

@@ -10,3 +10,6 @@
 
 mod first;
 mod harness;
+mod mortal;
+mod plays;
+mod resume;

@@ -1,0 +1,287 @@
+//! Plays: whole conversations with everything in them, that go the same way each time they are played.
+
+use throughline_agent::{
+    AgentConfig, AskUser, Casting, ContextPolicy, Decision, Ended, GateRule, Handoff,
+    OutputContract, State, ToolAnswer, ToolSpec, Word,
+};
+use throughline_core::{
+    Body, Call, Json, ReasoningConfig, Role, ToolApprovalResolution, Trouble, UserQuestionAnswer,
+    UserQuestionAnswerSet, UserQuestionResolution,
+};
+
+use crate::harness::{Cast, Says};
+
+/// A conversation that goes the same way each time.
+#[derive(Clone, Copy)]
+pub(crate) struct Play {
+    pub(crate) name: &'static str,
+    pub(crate) casting: fn() -> Casting,
+    pub(crate) models: fn() -> Cast,
+    /// What the user says, turn by turn.
+    pub(crate) said: &'static [&'static str],
+}
+
+pub(crate) const PLAYS: &[Play] = &[
+    Play {
+        name: "tools",
+        casting: tools,
+        models: tools_models,
+        said: &["Do it.", "Do it again.", "And again."],
+    },
+    Play {
+        name: "people",
+        casting: people,
+        models: people_models,
+        said: &["Ask me.", "And again.", "Once more."],
+    },
+    Play {
+        name: "gate",
+        casting: gate,
+        models: gate_models,
+        said: &[
+            "Count.",
+            "Count on.",
+            "Once more.",
+            "Count further.",
+            "Count on.",
+            "And more.",
+            "More.",
+            "The last.",
+        ],
+    },
+    Play {
+        name: "long",
+        casting: long,
+        models: long_models,
+        said: &[
+            "First, look.",
+            "Second, look.",
+            "Third, look.",
+            "What did the first say?",
+            "Well?",
+            "Sixth, look.",
+            "Seventh, look.",
+            "What did the first say?",
+            "Ninth, look.",
+            "Last, look.",
+        ],
+    },
+    Play {
+        name: "company",
+        casting: company,
+        models: company_models,
+        said: &["Sell me one.", "Why?", "Another.", "And another.", "The last."],
+    },
+];
+
+const CLAUDE: &str = "claude-sonnet-4-5";
+const OTHER: &str = "claude-opus-4-5";
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+/// How many answers of tools there are since the user last spoke.
+fn answered(call: &Call) -> usize {
+    let is_user = |body: &Body| matches!(body, Body::Text(_));
+    let last = call
+        .items
+        .iter()
+        .rposition(|item| item.role == Role::User && !item.ephemeral && is_user(&item.body));
+    let since = &call.items[last.unwrap_or(0)..];
+    since.iter().filter(|item| matches!(item.body, Body::Result(_))).count()
+}
+
+fn last_said(call: &Call) -> String {
+    let texts = call.items.iter().rev().filter(|item| item.role == Role::User);
+    let mut texts = texts.filter_map(|item| item.visible());
+    texts.next().unwrap_or_default().to_owned()
+}
+
+fn specs() -> Vec<ToolSpec> {
+    let any = || json(r#"{"type":"object"}"#);
+    vec![
+        ToolSpec::new("look").schema(any()).idempotent(),
+        ToolSpec::new("pay").schema(json(r#"{"type":"object","required":["sum"]}"#)),
+        ToolSpec::new("sign").schema(any()).needs_approval(),
+        ToolSpec::new("open_door").schema(any()).client(),
+    ]
+}
+
+fn reflecting() -> ReasoningConfig {
+    ReasoningConfig::parse(&json(
+        r#"{"level":"low","reflection":{"enabled":true,"cadence":"after_tool","maxPerRun":2}}"#,
+    ))
+    .unwrap()
+}
+
+fn tools() -> Casting {
+    let mut agent = AgentConfig::smart(CLAUDE).reasoning(&reflecting());
+    agent.limits.max_parallel_tools = Some(2);
+    Casting::solo(agent, specs())
+}
+
+fn tools_models() -> Cast {
+    const PLAN: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","status":"in-progress"},{"id":2,"step":"pay"}]}"#;
+    Cast::default().with(CLAUDE, |call| {
+        if last_said(call).starts_with("Before you go on") {
+            return Says::Text("The looks agree; paying is next.");
+        }
+        match answered(call) {
+            0 => Says::Calls(&[
+                ("manage_todo_list", PLAN),
+                ("look", r#"{"at":"a"}"#),
+                ("look", r#"{"at":"b"}"#),
+                ("look", r#"{"at":"c"}"#),
+            ]),
+            4 => Says::Calls(&[
+                ("pay", r#"{"sum":1}"#),
+                ("pay", r#"{"no":1}"#),
+                ("pay", r#"{"sum":2}"#),
+            ]),
+            7 => Says::Calls(&[("look", r#"{"at":"d"}"#), ("pay", r#"{"sum":3}"#)]),
+            _ => Says::Text("Done."),
+        }
+    })
+}
+
+fn people() -> Casting {
+    let mut agent = AgentConfig::minimal(CLAUDE);
+    agent.human_in_the_loop.ask_user = Some(AskUser::default());
+    Casting::solo(agent, specs())
+}
+
+fn people_models() -> Cast {
+    const ASK: &str =
+        r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}"#;
+    Cast::default().with(CLAUDE, |call| match answered(call) {
+        0 => Says::Calls(&[
+            ("sign", r#"{"what":"a"}"#),
+            ("pay", r#"{"sum":1}"#),
+            ("sign", r#"{"what":"b"}"#),
+        ]),
+        3 => Says::Calls(&[
+            ("ask_user_question", ASK),
+            ("open_door", "{}"),
+            ("look", r#"{"at":"x"}"#),
+        ]),
+        6 => Says::Calls(&[("sign", r#"{"what":"c"}"#)]),
+        _ => Says::Text("Thank you."),
+    })
+}
+
+fn gate() -> Casting {
+    let mut agent = AgentConfig::minimal(CLAUDE);
+    agent.output = Some(OutputContract {
+        schema: json(r#"{"type":"object","required":["n"]}"#),
+        name: None,
+        native: false,
+    });
+    agent.gate.other_models = vec![OTHER.into()];
+    agent.gate.rules.push(GateRule {
+        when: vec!["5xx-transient".into()],
+        attempts_below: None,
+        same_error_times: None,
+        then: Decision::RetryOther,
+        label: None,
+        feedback: None,
+    });
+    Casting::solo(agent, specs())
+}
+
+fn gate_models() -> Cast {
+    let script = |call: &Call| match (
+        answered(call),
+        call.items.iter().filter(|item| item.ephemeral).count(),
+    ) {
+        (0, _) => Says::Calls(&[("pay", r#"{"sum":5}"#)]),
+        (_, 0) => Says::Text("no"),
+        (_, 2) => Says::Text(r#"{"m":1}"#),
+        _ => Says::Text(r#"{"n":1}"#),
+    };
+    Cast::default()
+        .with(CLAUDE, move |call| match last_said(call).as_str() {
+            "Count on." => Says::Fails(Trouble::Transient),
+            _ => script(call),
+        })
+        .with(OTHER, |_| Says::Text(r#"{"n":2}"#))
+}
+
+fn long() -> Casting {
+    let mut agent = AgentConfig::smart(CLAUDE);
+    agent.planning = Some(false);
+    agent.context = ContextPolicy {
+        summarise: Some(true),
+        trigger_tokens: Some(220),
+        keep_turns: Some(1),
+        model: None,
+    };
+    Casting::solo(agent, specs())
+}
+
+fn long_models() -> Cast {
+    const LONG: &str = r#"{"at":"a long and winding description of a place that is worth many words and is described at length so that it fills the room that there is"}"#;
+    const BACK: &str = r#"{"executionId":"call_0_0"}"#;
+    Cast::default().with(CLAUDE, |call| {
+        if call.tools.is_empty() {
+            return Says::Text(r#"{"summary":"They looked at places.","stable_facts":[{"key":"place","value":"a"}]}"#);
+        }
+        match (last_said(call).as_str(), answered(call)) {
+            ("What did the first say?", 0) => Says::Calls(&[("get_tool_response", BACK)]),
+            (said, 0) if said.ends_with("look.") => Says::Calls(&[("look", LONG), ("pay", r#"{"sum":9}"#)]),
+            _ => Says::Text("It is a place that is worth many words, and so is this answer, which goes on for a while."),
+        }
+    })
+}
+
+fn company() -> Casting {
+    let mut clerk = AgentConfig::minimal(CLAUDE).named("clerk");
+    clerk.handoffs = vec![Handoff { to: "manager".into(), description: None }];
+    let mut manager = AgentConfig::minimal(OTHER).named("manager");
+    manager.handoffs = vec![Handoff { to: "clerk".into(), description: None }];
+    manager.limits.max_tool_calls = Some(2);
+    let mut casting = Casting::solo(clerk, specs());
+    casting.agents.insert("manager".into(), manager);
+    casting
+}
+
+fn company_models() -> Cast {
+    Cast::default()
+        .with(CLAUDE, |call| match answered(call) {
+            0 => Says::Calls(&[("pay", r#"{"sum":1}"#)]),
+            1 => Says::Calls(&[("transfer_to_manager", r#"{"reason":"a discount"}"#)]),
+            _ => Says::Text("Here you are."),
+        })
+        .with(OTHER, |call| {
+            if matches!(call.settings.choice, Some(throughline_core::Choice::None)) {
+                return Says::Text("No more discounts.");
+            }
+            Says::Calls(&[("pay", r#"{"sum":2}"#), ("pay", r#"{"sum":3}"#)])
+        })
+}
+
+/// What a person does about what waits: the same each time, and nothing where nobody is asked.
+pub(crate) fn reaction(state: &State) -> Option<(Word, bool)> {
+    let open = state.progress.calls.iter().find(|call| call.stage.pending().is_some())?;
+    let mut approvals = state.smart.pending_approvals.iter().flatten();
+    let approval = approvals.rfind(|entry| Some(&entry.id) == open.stage.pending());
+    if let Some(approval) = approval {
+        let is_lost = approval.metadata.iter().flatten().any(|(name, _)| &**name == "outcome");
+        let args = approval.args.as_str();
+        let mut decision =
+            ToolApprovalResolution::new(approval.id.clone(), !is_lost && !args.contains("\"b\""));
+        decision.approved_args = args.contains("\"c\"").then(|| json(r#"{"what":"changed"}"#));
+        decision.decided_by = Some("ann".into());
+        return Some((Word::Decide(decision), is_lost));
+    }
+    let mut questions = state.smart.pending_user_questions.iter().flatten();
+    let question = questions.rfind(|entry| Some(&entry.id) == open.stage.pending());
+    if let Some(question) = question {
+        let mut answer = UserQuestionResolution::new(question.id.clone());
+        let red = UserQuestionAnswer::new(vec!["Red".into()]);
+        answer.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), red)]));
+        return Some((Word::Answer(answer), false));
+    }
+    let ended = Ended { call: open.id.clone(), answer: ToolAnswer::text("It is open.") };
+    Some((Word::Return(vec![ended]), false))
+}

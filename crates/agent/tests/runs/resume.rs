@@ -1,0 +1,275 @@
+//! The law of resuming: a run that is stopped after any action ends as if it had never been stopped.
+//!
+//! A process plays a conversation and ends at a given commit, before it is written or right after. This process, which has
+//! seen none of it, goes on from the store. Thread, state and effects must equal those of a play that nobody stopped. Only
+//! where a tool that is not idempotent was begun and has not ended nobody knows: then a person is asked, and it never runs
+//! a second time.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use throughline_agent::{
+    Ports, RunStatus, Runner, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec, Working,
+    parse_snapshot,
+};
+use throughline_core::{Body, Clock, Ids, Json, LogId, Models, Name, Store};
+use throughline_store::{Durability, Journal, Options, open};
+use throughline_testkit::{Child, Folder, child_task, figure};
+
+use crate::harness::{Still, us};
+use crate::mortal::{End, Mortal};
+use crate::plays::{PLAYS, Play, reaction};
+
+/// Ids that say what turn it is, so that whoever goes on makes up the same.
+#[derive(Default)]
+struct Numbered(AtomicU64);
+
+impl Ids for Numbered {
+    fn fresh(&self, prefix: &str) -> Name {
+        let turn = self.0.load(Ordering::SeqCst);
+        if prefix == "thread" { "thread".into() } else { format!("{prefix}_{turn}").into() }
+    }
+}
+
+/// A tool that leaves a line in a file: what it did is done, whoever dies afterwards.
+struct Leaving {
+    spec: ToolSpec,
+    file: std::path::PathBuf,
+}
+
+impl Tool for Leaving {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move {
+            let mut file =
+                std::fs::OpenOptions::new().append(true).create(true).open(&self.file).unwrap();
+            let line = format!("{} {} {}\n", self.spec.name, about.call, args.as_str());
+            file.write_all(line.as_bytes()).unwrap();
+            ToolAnswer::text(format!("did {}", args.as_str()))
+        })
+    }
+}
+
+async fn journal(folder: &Path) -> Journal {
+    let options = Options { durability: Durability::Relaxed, ..Options::default() };
+    open(&format!("sqlite://{}", folder.join("store.db").display()), &options).await.unwrap()
+}
+
+/// A runner of a play's agents.
+fn runner(play: &Play, folder: &Path, store: Arc<dyn Store>, ids: &Arc<Numbered>) -> Runner {
+    let clock = Arc::new(Still::default()) as Arc<dyn Clock>;
+    let ports = Ports { clock, ids: Arc::clone(ids) as Arc<dyn Ids>, secret: [7; 32] };
+    let casting = (play.casting)();
+    let tools = casting
+        .tools
+        .iter()
+        .filter(|spec| !spec.client)
+        .cloned()
+        .map(|spec| Arc::new(Leaving { spec, file: folder.join("effects") }) as Arc<dyn Tool>);
+    let models = Arc::new((play.models)()) as Arc<dyn Models>;
+    let mut runner = Runner::new(store, models, ports).with_tools(tools);
+    runner.lease = Duration::from_mins(1);
+    runner
+}
+
+/// Goes on with a run to its end, and reacts to whatever it asks. Whether somebody had to say what became of a tool.
+async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
+    let mut lost = false;
+    while runner.drive(&us(), run).await.unwrap() == RunStatus::Waiting {
+        let state = runner.state(&us(), run).await.unwrap();
+        let (word, is_lost) = reaction(&state).unwrap();
+        lost |= is_lost;
+        if let Err(error) = runner.tell(&us(), run, word).await {
+            panic!("{error}: {:?}", state.progress.calls);
+        }
+    }
+    lost
+}
+
+/// Plays to the end, from wherever the store is. Whether somebody had to say what became of a tool.
+async fn play(play: &Play, folder: &Path, store: Arc<dyn Store>) -> bool {
+    let ids = Arc::new(Numbered::default());
+    let runner = runner(play, folder, store, &ids);
+    let mut lost = false;
+    for (turn, said) in (0..).zip(play.said) {
+        ids.0.store(turn, Ordering::SeqCst);
+        let start = Start {
+            tenant: us(),
+            thread: (turn > 0).then(|| LogId::from("thread")),
+            casting: (play.casting)(),
+            said: vec![Body::Text((*said).into())],
+            once: vec![format!("turn {turn}").into()],
+        };
+        let begun = runner.begin(start).await.unwrap();
+        lost |= to_its_end(&runner, &begun.run).await;
+    }
+    lost
+}
+
+/// What is there after a play: the states of its runs, and what its tools did.
+async fn outcome(play: &Play, folder: &Path) -> (Vec<State>, Vec<String>) {
+    let journal = journal(folder).await;
+    let runner = runner(play, folder, Arc::new(journal.clone()), &Arc::default());
+    let mut states = Vec::new();
+    for turn in 0..play.said.len() {
+        let state = runner.state(&us(), &LogId::from(format!("run_{turn}"))).await.unwrap();
+        assert_eq!(state.status(), RunStatus::Completed, "{:?}", state.progress.phase);
+        states.push(state);
+    }
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert!(proof.broken.is_none(), "the journal is proven");
+    let effects = std::fs::read_to_string(folder.join("effects")).unwrap_or_default();
+    (states, effects.lines().map(str::to_owned).collect())
+}
+
+/// The process that ends.
+#[tokio::test]
+async fn a_player() {
+    let Some(task) = child_task() else { return };
+    let words: Vec<&str> = task.split('\t').collect();
+    let number: u64 = words[2].parse().unwrap();
+    let end = if words[1] == "before" { End::Before(number) } else { End::After(number) };
+    let folder = Path::new(words[3]);
+    let one = PLAYS.iter().find(|play| play.name == words[0]).unwrap();
+    play(one, folder, Arc::new(Mortal::new(journal(folder).await, end))).await;
+}
+
+/// Stops a play at every commit, and goes on each time.
+async fn stopped_anywhere(name: &str) {
+    let one = PLAYS.iter().find(|play| play.name == name).unwrap();
+    let whole = Folder::new("play");
+    let store = Mortal::new(journal(&whole).await, End::Never);
+    assert!(!play(one, &whole, Arc::new(store.clone())).await);
+    let commits = store.commits.load(Ordering::SeqCst);
+    let (states, mut effects) = outcome(one, &whole).await;
+    effects.sort();
+    let (mut stops, mut unknown) = (0, 0);
+    for commit in 1..=commits {
+        for end in ["before", "after"] {
+            let folder = Folder::new("stopped");
+            let task = format!("{name}\t{end}\t{commit}\t{}", folder.display());
+            let mut child = Child::start("resume::a_player", &task);
+            assert!(!child.ended(), "{task} should have ended it");
+            let lost = play(one, &folder, Arc::new(journal(&folder).await)).await;
+            let (after, did) = outcome(one, &folder).await;
+            nothing_ran_twice(&did, &task);
+            stops += 1;
+            if lost {
+                unknown += 1;
+            } else {
+                assert_same(&after, &states, &task);
+                let mut did = did;
+                did.sort();
+                did.dedup();
+                assert_eq!(did, effects, "{task}: what the tools did");
+            }
+        }
+    }
+    let told = format!("{stops}, of which {unknown} left a tool whose outcome nobody knows");
+    figure(&format!("stops of agents, {name}"), told);
+    assert!(stops >= 100, "only {stops} stops");
+    assert!(unknown > 0, "no stop was between a tool and its answer");
+}
+
+fn nothing_ran_twice(did: &[String], task: &str) {
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in did.iter().filter(|line| !line.starts_with("look ")) {
+        *times.entry(line).or_default() += 1;
+    }
+    let twice = times.into_iter().find(|(_, times)| *times > 1);
+    assert_eq!(twice, None, "{task}: ran twice");
+}
+
+fn assert_same(after: &[State], whole: &[State], task: &str) {
+    for (turn, (after, whole)) in after.iter().zip(whole).enumerate() {
+        let told = |state: &State| state.smart_state().json().as_str().to_owned();
+        assert_eq!(told(after), told(whole), "{task}: the state of turn {turn}");
+        assert_eq!(after.progress, whole.progress, "{task}: how far turn {turn} is");
+        assert_eq!(after.window, whole.window, "{task}: the conversation of turn {turn}");
+    }
+}
+
+#[tokio::test]
+async fn agents_with_tools_are_stopped_anywhere() {
+    stopped_anywhere("tools").await;
+}
+
+#[tokio::test]
+async fn agents_that_wait_for_people_are_stopped_anywhere() {
+    stopped_anywhere("people").await;
+}
+
+#[tokio::test]
+async fn agents_in_a_gate_are_stopped_anywhere() {
+    stopped_anywhere("gate").await;
+}
+
+#[tokio::test]
+async fn agents_whose_past_is_summarised_are_stopped_anywhere() {
+    stopped_anywhere("long").await;
+}
+
+#[tokio::test]
+async fn agents_that_hand_over_and_reach_limits_are_stopped_anywhere() {
+    stopped_anywhere("company").await;
+}
+
+/// Stopped in the middle, taken out as a document, and ended in another store.
+async fn goes_on_elsewhere(name: &str) {
+    let one = PLAYS.iter().find(|play| play.name == name).unwrap();
+    let whole = Folder::new("play");
+    let store = Mortal::new(journal(&whole).await, End::Never);
+    play(one, &whole, Arc::new(store.clone())).await;
+    let commits = store.commits.load(Ordering::SeqCst);
+    let mut compared = 0;
+    for commit in (1..commits).step_by(5) {
+        let (here, there) = (Folder::new("here"), Folder::new("there"));
+        let task = format!("{name}\tafter\t{commit}\t{}", here.display());
+        assert!(!Child::start("resume::a_player", &task).ended(), "{task} should have ended it");
+        let left = runner(one, &here, Arc::new(journal(&here).await), &Arc::default());
+        let mut turns = (0..one.said.len()).rev().map(|turn| LogId::from(format!("run_{turn}")));
+        let run = loop {
+            let run = turns.next().unwrap();
+            if left.store.log(&us(), &run).await.unwrap().is_some() {
+                break run;
+            }
+        };
+        let snapshot = left.snapshot(&us(), &run).await.unwrap();
+        let document = snapshot.json(left.clock.now(), Some("moved")).unwrap();
+        let snapshot = parse_snapshot(document.bytes()).unwrap();
+        let right = runner(one, &there, Arc::new(journal(&there).await), &Arc::default());
+        let begun = right.restore(&us(), snapshot).await.unwrap();
+        assert_eq!(begun.run, run);
+        if to_its_end(&right, &begun.run).await {
+            continue;
+        }
+        let turn: usize = run.0.trim_start_matches("run_").parse().unwrap();
+        let (so_far, until) = (Folder::new("until"), Play { said: &one.said[..=turn], ..*one });
+        play(&until, &so_far, Arc::new(journal(&so_far).await)).await;
+        let (whole, _) = outcome(&until, &so_far).await;
+        let state = right.state(&us(), &begun.run).await.unwrap();
+        let told = |state: &State| {
+            let smart = state.smart_state();
+            let messages = smart.messages.iter().map(|message| message.json().as_str().to_owned());
+            let messages: Vec<String> = messages.collect();
+            (messages, smart.plan, smart.reflections)
+        };
+        assert_eq!(told(&state), told(&whole[turn]), "{task}: the state of turn {turn}");
+        compared += 1;
+    }
+    assert!(compared >= 5, "only {compared} were compared");
+}
+
+#[tokio::test]
+async fn agents_go_on_in_another_store_from_a_snapshot() {
+    for play in PLAYS {
+        goes_on_elsewhere(play.name).await;
+    }
+}
