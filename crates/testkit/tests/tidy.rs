@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use throughline_testkit::workspace_root;
 
 const EVERYTHING: &[&str] =
-    &["agent", "codec", "core", "provider", "server", "sim", "store", "throughline"];
+    &["agent", "codec", "core", "provider", "server", "sim", "store", "throughline", "tools"];
 
 /// Which crates of ours each crate may depend on. Nothing may depend on `testkit` but tests.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["core"]),
     ("testkit", &["core"]),
     ("throughline", EVERYTHING),
+    ("tools", &["agent", "core"]),
 ];
 
 /// The wires that must exist. A further folder counts as a wire once it implements `Codec`.
