@@ -8,14 +8,14 @@ use std::time::Duration;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientCapabilities,
     ClientConfig, ClientRequest, ErrorData, Implementation, ProgressNotificationParam,
-    ProgressToken, RequestId, ServerResult,
+    ProgressToken, ProtocolVersion, RequestId, ServerResult,
 };
 use rmcp::service::{
-    ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceExt,
+    ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, ServiceError};
 use throughline_core::{Credential, Name};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, Command};
@@ -41,12 +41,18 @@ pub(super) struct Session {
     complaints: Option<Complaints>,
 }
 
-/// Opens a connection, within the time that there is for it.
+/// Opens a connection, within the time that there is for it. A server is greeted as most expect it, and one that refuses that
+/// as the protocol has it since 2026-07-28.
 pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let opening = async {
-        match &config.reach {
-            Reach::Process { .. } => spawn(config).await,
-            Reach::Http { url, headers } => connect(config, url, headers).await,
+        match greet(config, ClientLifecycleMode::Initialize).await {
+            Err(error) if error.trouble == McpTrouble::Refused => {
+                let preferred_versions = vec![ProtocolVersion::LATEST];
+                let newer =
+                    greet(config, ClientLifecycleMode::Discover { preferred_versions }).await;
+                newer.map_err(|_| McpError { trouble: McpTrouble::Unreachable, ..error })
+            }
+            greeted => greeted,
         }
     };
     let limit = config.start_timeout;
@@ -57,7 +63,14 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     })
 }
 
-async fn spawn(config: &McpConfig) -> Result<Session, McpError> {
+async fn greet(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
+    match &config.reach {
+        Reach::Process { .. } => spawn(config, how).await,
+        Reach::Http { url, headers } => connect(config, url, headers, how).await,
+    }
+}
+
+async fn spawn(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
     let unreachable = |reason: &str| config.error(McpTrouble::Unreachable, reason);
     let Reach::Process { command: program, args, env, usual, directory } = &config.reach else {
         return Err(unreachable("it is no process"));
@@ -77,8 +90,11 @@ async fn spawn(config: &McpConfig) -> Result<Session, McpError> {
         unreachable(&format!("`{program}` does not start: {error}; is it installed, and in PATH?"))
     })?;
     let complaints = stderr.map(Complaints::hear);
-    match Listener::default().serve(process).await {
+    match Listener::default().serve_with_lifecycle(process, how).await {
         Ok(service) => Ok(Session { service, complaints }),
+        Err(error @ ClientInitializeError::JsonRpcError(_)) => {
+            Err(config.error(McpTrouble::Refused, &not_opened(&error)))
+        }
         Err(error) => {
             let said = last_words(complaints.as_ref()).await;
             Err(unreachable(&format!("{}{said}", not_opened(&error))))
@@ -90,6 +106,7 @@ async fn connect(
     config: &McpConfig,
     url: &str,
     headers: &[(Name, Credential)],
+    how: ClientLifecycleMode,
 ) -> Result<Session, McpError> {
     let unreachable = |reason: &str| config.error(McpTrouble::Unreachable, reason);
     let parsed = reqwest::Url::parse(url).map_err(|error| error.to_string());
@@ -104,8 +121,11 @@ async fn connect(
         .max_sse_event_size(2 * config.largest_answer + (1 << 20))
         .reinit_on_expired_session(true);
     let transport = StreamableHttpClientTransport::with_client(client, transport);
-    match Listener::default().serve(transport).await {
+    match Listener::default().serve_with_lifecycle(transport, how).await {
         Ok(service) => Ok(Session { service, complaints: None }),
+        Err(error @ ClientInitializeError::JsonRpcError(_)) => {
+            Err(config.error(McpTrouble::Refused, &not_opened(&error)))
+        }
         Err(error) => Err(unreachable(&not_opened(&error))),
     }
 }

@@ -33,6 +33,17 @@ async fn the_tools_of_all_pages_have_schemas_hints_and_names_that_providers_take
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_the_old_handshake_is_greeted_in_the_new_way() {
+    let mut config = process();
+    let throughline_tools::Reach::Process { args, .. } = &mut config.reach else { panic!() };
+    args.push("modern".to_owned());
+    let tools = tools_of(config).await;
+    assert_eq!(tools.len(), 15);
+    let echo = run(&*named(&tools, "outside__echo"), r#"{"text":"new"}"#).await;
+    assert_eq!(echo, ToolAnswer::text("new"));
+}
+
+#[tokio::test]
 async fn a_person_allows_what_may_destroy_or_everything_and_only_what_is_wanted_is_offered() {
     let needing = |tools: &[Arc<dyn Tool>]| {
         let needing = tools.iter().map(|tool| tool.spec()).filter(|spec| spec.needs_approval);

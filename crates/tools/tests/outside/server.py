@@ -11,6 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PAGE = 5
+# Whether it speaks as the protocol has it since 2026-07-28, and in no other way.
+MODERN = "modern" in sys.argv
 released = threading.Event()
 cancelled = queue.Queue()
 secret = os.environ.get("API_KEY", "")
@@ -93,9 +95,15 @@ def call(name, arguments, progress):
 def answer(request, send):
     """Answers one request."""
     number, params = request["id"], request.get("params", {})
-    reply = lambda result: send({"jsonrpc": "2.0", "id": number, "result": result})
+    kind = {"resultType": "complete"} if MODERN else {}
+    reply = lambda result: send({"jsonrpc": "2.0", "id": number, "result": {**kind, **result}})
     method = request["method"]
-    if method == "initialize":
+    if method == "initialize" and MODERN:
+        send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "initialize is no more"}})
+    elif method == "server/discover" and MODERN:
+        found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        reply({**found, "ttlMs": 0, "cacheScope": "private"})
+    elif method == "initialize":
         info = {"name": "outside", "version": "1"}
         version = params["protocolVersion"]
         reply({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
