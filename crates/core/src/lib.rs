@@ -7,6 +7,7 @@
 //! A [`RedactionPolicy`] says what people and sinks are not shown of them.
 //! This crate does no I/O, reads no clock and knows no provider.
 
+mod bounds;
 mod call;
 mod document;
 mod fate;
@@ -35,6 +36,7 @@ mod thought;
 mod upstream;
 mod view;
 
+pub use crate::bounds::{OutOfBounds, check_host, within_bounds};
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
 pub use crate::document::{InvalidDocument, Nullable, Opaque};
 pub use crate::fate::{Did, Evidence, Fate, How, Warning, Why};

@@ -16,12 +16,12 @@ use hyper_util::client::legacy;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use throughline_core::{
-    Answer, Answering, Chunks, Name, Outgoing, Upstream, UpstreamError, Waiting,
+    Answer, Answering, Chunks, Name, OutOfBounds, Outgoing, Upstream, UpstreamError, Waiting,
 };
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use crate::address::{self, Guarded, OutOfBounds};
+use crate::address::{self, Guarded};
 use crate::auth::{insert_secret, is_credential};
 use crate::breaker::Breaker;
 use crate::client::{self, Client, TooSlow, was_not_heard};

@@ -52,3 +52,22 @@ pub use throughline_store::{
     MasterKey, NewApiKey, Options as StoreOptions, Order, Page, Progress, Proof, Retention,
     RunEvents, Statement, Stats, about_item, open as open_store, parse_manifest, verify_export,
 };
+
+/// Durable agents: who takes part in a run, what they may use, and the runner that keeps each step.
+pub mod agent {
+    pub use throughline_agent::{
+        AgentConfig, AgentKind, AgentLimits, Agents, AskUser, Begun, BreakerConfig, ByLength,
+        Casting, ContextPolicy, Decision, FunctionTool, Gate, GateRule, Handoff, HumanInTheLoop,
+        InvalidConfig, OutputContract, Ports, Refusal, RefusalKind, RunError, RunStatus, Runner,
+        RuntimeProfile, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec, UnknownOutcome,
+        Word, Working, function_tool, schema_of,
+    };
+}
+
+/// Tools that come from elsewhere: MCP servers, and HTTP endpoints that are declared as data.
+pub mod tools {
+    pub use throughline_tools::{
+        Approval, Declared, HttpBody, HttpConfig, HttpTool, InvalidTool, McpConfig, McpError,
+        McpServer, McpTrouble, OpenError, Problem, Problems, Reach, Variables,
+    };
+}

@@ -1,0 +1,57 @@
+//! The tools of an MCP server, or of an address: listed, and one of them called.
+//!
+//! ```text
+//! cargo run --example mcp -- 'mcp:npx -y @modelcontextprotocol/server-everything'
+//! cargo run --example mcp -- 'mcp:npx -y @modelcontextprotocol/server-everything' npx__echo '{"message":"hello"}'
+//! cargo run --example mcp -- 'http:page=https://example.com/{page}' page '{"page":"index.html"}'
+//! ```
+//!
+//! An agent gets the same tools with `runner.with_tools(tools)`.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an example is a program, and reads the environment for the library"
+)]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use throughline::Json;
+use throughline::agent::ToolContext;
+use throughline::tools::Declared;
+
+const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOOL ARGUMENTS]";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1);
+    let line = words.next().ok_or(USAGE)?;
+    // A server gets the variables that its declaration names, and the usual ones. Here they are looked up.
+    let variables = |name: &str| std::env::var(name).ok();
+    let tools = Declared::line(&line, &variables)?.open().await?;
+    let Some(wanted) = words.next() else {
+        for tool in &tools {
+            let spec = tool.spec();
+            println!(
+                "{}: {}",
+                spec.name,
+                spec.description.as_deref().unwrap_or("(no description)")
+            );
+            println!("    {}", spec.schema.as_ref().map_or("{}", Json::as_str));
+        }
+        return Ok(());
+    };
+    let tool =
+        tools.iter().find(|tool| *tool.spec().name == *wanted).ok_or("there is no such tool")?;
+    let args = Json::parse(words.next().unwrap_or_else(|| "{}".to_owned()))?;
+    let about = ToolContext {
+        run: "run_1".into(),
+        call: "call_1".into(),
+        agent: "example".into(),
+        progress: Arc::new(|text: &str| println!("… {text}")),
+    };
+    let answer = tool.run(&args, &about).await;
+    println!("{:?}: {}", answer.outcome, answer.said());
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Tools of one's own: a function whose arguments are a type, and a type that tells how far it is.
+//!
+//! `cargo run --example own_tool` shows what a model would be told of them, and runs each once. An agent gets them with
+//! `runner.with_tools(tools)`: then their arguments are checked, and each call is kept before it runs and after.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use throughline::agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working, function_tool};
+use throughline::{Json, SyntaxError};
+
+/// What the model fills in. The comments are part of the schema that it is told.
+#[derive(JsonSchema, Deserialize)]
+struct Sum {
+    /// The numbers to add.
+    numbers: Vec<f64>,
+}
+
+/// Counts, and tells of it.
+struct Count;
+
+impl Tool for Count {
+    fn spec(&self) -> ToolSpec {
+        // It may be run again after a crash, and may take a minute.
+        ToolSpec::new("count")
+            .description("Counts to three.")
+            .idempotent()
+            .timeout(Duration::from_mins(1))
+    }
+
+    fn run<'a>(&'a self, _: &'a Json, about: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move {
+            for number in ["one", "two", "three"] {
+                (about.progress)(number);
+            }
+            ToolAnswer::text("Counted.")
+        })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), SyntaxError> {
+    let sum = ToolSpec::new("sum").description("Adds numbers.").idempotent();
+    let sum = function_tool(sum, |args: Sum| async move {
+        match args.numbers.as_slice() {
+            [] => ToolAnswer::error("There is nothing to add."),
+            numbers => ToolAnswer::text(numbers.iter().sum::<f64>().to_string()),
+        }
+    });
+    let tools: [(Arc<dyn Tool>, &str); 2] =
+        [(Arc::new(sum), r#"{"numbers":[1,2,3.5]}"#), (Arc::new(Count), "{}")];
+    let about = ToolContext {
+        run: "run_1".into(),
+        call: "call_1".into(),
+        agent: "example".into(),
+        progress: Arc::new(|text: &str| println!("… {text}")),
+    };
+    for (tool, args) in tools {
+        let spec = tool.spec();
+        println!("{} {}", spec.name, spec.schema.as_ref().map_or("{}", Json::as_str));
+        let answer = tool.run(&Json::parse(args)?, &about).await;
+        println!("{:?}: {}", answer.outcome, answer.said());
+    }
+    Ok(())
+}

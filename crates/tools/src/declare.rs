@@ -1,0 +1,351 @@
+//! Tools as people declare them: in TOML, in JSON, and in one line at a command's end.
+//!
+//! ```toml
+//! [mcp.files]
+//! command = "npx"
+//! args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
+//!
+//! [http.weather]
+//! description = "The weather of a city."
+//! url = "https://api.example.com/weather/{city}"
+//! headers = { Authorization = "Bearer ${WEATHER_KEY}" }
+//! ```
+//!
+//! Declarations are data: reading them opens nothing. Whatever is wrong is told with its place and with what to do, all of
+//! it at once, and a secret is never repeated.
+
+mod line;
+mod reader;
+mod value;
+
+use std::sync::Arc;
+
+use throughline_agent::{Tool, ToolSpec};
+use throughline_core::Name;
+
+pub use crate::declare::reader::{Problem, Problems};
+
+use crate::declare::reader::{Notes, Section};
+use crate::declare::value::Value;
+use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
+use crate::mcp::{Approval, McpConfig, McpError, McpServer, Reach};
+use crate::name;
+
+/// Looks a variable up, by its name.
+pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// The tables that declare tools.
+const TABLES: [&str; 2] = ["mcp", "http"];
+
+const MCP_KEYS: [&str; 11] = [
+    "command",
+    "args",
+    "env",
+    "directory",
+    "url",
+    "headers",
+    "tools",
+    "approval",
+    "start_timeout",
+    "timeout",
+    "largest_answer",
+];
+
+const HTTP_KEYS: [&str; 12] = [
+    "description",
+    "method",
+    "url",
+    "query",
+    "headers",
+    "body",
+    "schema",
+    "errors",
+    "idempotent",
+    "approval",
+    "timeout",
+    "largest_answer",
+];
+
+/// The variables that a process gets where there are any: what programs need to run at all, and no secret.
+const USUAL: [&str; 16] = [
+    "APPDATA",
+    "HOME",
+    "LANG",
+    "LOCALAPPDATA",
+    "LOGNAME",
+    "PATH",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SHELL",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TERM",
+    "TMPDIR",
+    "USER",
+    "USERPROFILE",
+];
+
+/// The tools that a text declares.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Declared {
+    /// The servers of `[mcp.…]`.
+    pub mcp: Vec<McpConfig>,
+    /// The tools of `[http.…]`.
+    pub http: Vec<HttpConfig>,
+}
+
+/// Why declared tools cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A server cannot be opened, or does not list its tools.
+    #[error(transparent)]
+    Mcp(#[from] McpError),
+    /// A declaration makes no sense.
+    #[error(transparent)]
+    Http(#[from] InvalidTool),
+    /// Two tools have the same name.
+    #[error("there are two tools of the name `{0}`: call one of them otherwise")]
+    Twice(Name),
+}
+
+impl Declared {
+    /// Reads TOML. It may have other keys at its top, if they are named here: their reading is somebody else's.
+    pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
+        Self::read(text, value::toml(text), others, variables)
+    }
+
+    /// Reads JSON of the same form.
+    pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
+        Self::read(text, value::json(text), others, variables)
+    }
+
+    /// Reads one line, as `--tool` takes it: `mcp:npx -y some-server`, `mcp:files=https://example.com/mcp` or
+    /// `http:weather=GET https://example.com/{city}`.
+    pub fn line(text: &str, variables: Variables<'_>) -> Result<Self, Problems> {
+        line::read(text, variables)
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.mcp.extend(others.mcp);
+        self.http.extend(others.http);
+        self
+    }
+
+    /// Opens the servers, and gives all tools.
+    pub async fn open(self) -> Result<Vec<Arc<dyn Tool>>, OpenError> {
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        for config in self.http {
+            tools.push(Arc::new(HttpTool::new(config)?));
+        }
+        for config in self.mcp {
+            tools.extend(McpServer::open(config).await?.tools().await?);
+        }
+        let mut names: Vec<Name> = tools.iter().map(|tool| tool.spec().name).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair.first() == pair.last());
+        match twice.and_then(<[Name]>::first) {
+            Some(name) => Err(OpenError::Twice(name.clone())),
+            None => Ok(tools),
+        }
+    }
+
+    fn read(
+        text: &str,
+        value: Result<Value, (usize, String)>,
+        others: &[&str],
+        variables: Variables<'_>,
+    ) -> Result<Self, Problems> {
+        let mut notes = Notes::on(text, variables);
+        let mut declared = Self::default();
+        match value {
+            Ok(root) => {
+                if let Some(root) = Section::root(&root, &mut notes) {
+                    root.takes_only(&[&TABLES, others].concat(), &mut notes);
+                    declared.read_tables(&root, &mut notes);
+                }
+            }
+            Err((at, message)) => notes.error(at, message),
+        }
+        notes.end(declared)
+    }
+
+    fn read_tables(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {
+        if let Some(servers) = root.section("mcp", notes) {
+            for (name, section) in servers.sections(notes) {
+                check_server_name(name, &section, notes);
+                self.mcp.extend(server(name, &section, notes));
+            }
+        }
+        if let Some(tools) = root.section("http", notes) {
+            for (name, section) in tools.sections(notes) {
+                self.http.extend(tool(name, &section, notes));
+            }
+        }
+    }
+}
+
+/// A server's name is the first part of its tools' names, and must leave room for the second.
+fn check_server_name(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) {
+    if !name::is_good(name) || name.len() > 32 || name.contains("__") {
+        let message = format!(
+            "the server `{name}` needs another name: letters, digits, `_` and `-`, at most 32 of them, a letter first, \
+             and no two `_` in a row"
+        );
+        notes.error(section.at, message);
+    }
+}
+
+fn server(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<McpConfig> {
+    section.takes_only(&MCP_KEYS, notes);
+    let reach = reach(section, notes);
+    let approvals = [
+        ("never", Approval::Never),
+        ("destructive", Approval::Destructive),
+        ("always", Approval::Always),
+    ];
+    let approval = section.choice("approval", &approvals, notes);
+    let only = section.texts("tools", "\"read_file\"", notes);
+    let (start, time) = (section.time("start_timeout", notes), section.time("timeout", notes));
+    let largest = section.bytes("largest_answer", notes);
+    let mut config = McpConfig::new(name.into(), reach?);
+    config.only = only.map(|only| only.into_iter().map(Name::from).collect());
+    config.approval = approval.unwrap_or(config.approval);
+    config.start_timeout = start.unwrap_or(config.start_timeout);
+    config.timeout = time.unwrap_or(config.timeout);
+    config.largest_answer = largest.unwrap_or(config.largest_answer);
+    Some(config)
+}
+
+fn reach(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Reach> {
+    let of_process = ["command", "args", "env", "directory"];
+    let of_http = ["url", "headers"];
+    let stranger = |own: &str, strangers: &[&'static str], notes: &mut Notes<'_>| {
+        for key in strangers.iter().filter(|key| section.has(key)) {
+            let message =
+                format!("`{key}` does not go with `{own}`: a server is a process or an address");
+            notes.error(section.key_at(key), message);
+        }
+    };
+    if section.has("command") {
+        stranger("command", &of_http, notes);
+        let command = section.filled("command", "npx", notes);
+        let args = section.filled_texts("args", "\"-y\", \"some-server\"", notes);
+        let env = section.secrets("env", "KEY", notes);
+        let directory = section.filled("directory", "/srv/files", notes);
+        let usual = usual(notes);
+        return Some(Reach::Process {
+            command: command?,
+            args: args.unwrap_or_default(),
+            env,
+            usual,
+            directory: directory.map(Into::into),
+        });
+    }
+    if section.has("url") {
+        stranger("url", &of_process, notes);
+        let url = section.filled("url", "https://example.com/mcp", notes);
+        let headers = section.secrets("headers", "Authorization", notes);
+        let url = url?;
+        let parsed = reqwest::Url::parse(&url).map_err(|error| format!("cannot be read: {error}"));
+        if let Err(reason) = parsed.and_then(|url| crate::client::check(&url)) {
+            notes.error(section.value_at("url"), format!("`url` {reason}"));
+        }
+        return Some(Reach::Http { url, headers });
+    }
+    let message = format!(
+        "{} does not say how it is reached: write command = \"npx\" for a process, or url = \"https://…\" for an address",
+        section.header
+    );
+    notes.error(section.at, message);
+    None
+}
+
+/// The usual variables, as far as there are any.
+fn usual(notes: &Notes<'_>) -> Vec<(Name, Name)> {
+    let value = |name: &&str| Some((Name::from(*name), Name::from((notes.variables)(name)?)));
+    USUAL.iter().filter_map(value).collect()
+}
+
+fn tool(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<HttpConfig> {
+    section.takes_only(&HTTP_KEYS, notes);
+    let description = section.text("description", "What it does, for the model.", notes);
+    let method = section.text("method", "GET", notes).unwrap_or("GET");
+    let url = section.filled("url", "https://example.com/{argument}", notes);
+    if !section.has("url") {
+        let header = &section.header;
+        let message = format!(
+            "{header} does not say whom it asks: write url = \"https://example.com/{{argument}}\""
+        );
+        notes.error(section.at, message);
+    }
+    let query = section.texts("query", "\"limit\"", notes).unwrap_or_default();
+    let headers = section.secrets("headers", "Authorization", notes);
+    let body = body(method, section, notes);
+    let idempotent = section.flag("idempotent", notes);
+    let approval = section.choice("approval", &[("never", false), ("always", true)], notes);
+    let errors = section.statuses("errors", notes);
+    let (time, largest) = (section.time("timeout", notes), section.bytes("largest_answer", notes));
+    let mut spec = ToolSpec::new(name);
+    spec.description = description.map(Name::from);
+    spec.schema = section.json("schema", notes);
+    spec.idempotent = idempotent.unwrap_or(matches!(method, "GET" | "HEAD"));
+    spec.needs_approval = approval.unwrap_or(false);
+    let mut config = HttpConfig::new(spec, method, url?);
+    config.query = query.into_iter().map(Name::from).collect();
+    config.headers = headers;
+    config.body = body;
+    config.errors = errors.unwrap_or(config.errors);
+    config.timeout = time.unwrap_or(config.timeout);
+    config.largest_answer = largest.unwrap_or(config.largest_answer);
+    check_tool(&config, section, notes);
+    Some(config)
+}
+
+/// What the tool itself would say of its declaration, at the place where it stands.
+fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Notes<'_>) {
+    if let Err(invalid) = HttpTool::new(config.clone()) {
+        let at = match invalid.member {
+            "name" => section.at,
+            member => section.value_at(member),
+        };
+        let message = match invalid.member {
+            "name" => {
+                format!("the tool `{}` needs another name: it {}", invalid.tool, invalid.reason)
+            }
+            member => format!("`{member}` {}", invalid.reason),
+        };
+        notes.error(at, message);
+    }
+}
+
+/// What the body is made of: without a word, the arguments as JSON for the methods that usually have one.
+fn body(method: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> HttpBody {
+    let usual = match method {
+        "POST" | "PUT" | "PATCH" => HttpBody::Json,
+        _ => HttpBody::None,
+    };
+    match section.text("body", "json", notes) {
+        None => usual,
+        Some("none") => HttpBody::None,
+        Some("json") => HttpBody::Json,
+        Some("form") => HttpBody::Form,
+        Some(text) => match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+            Some(argument) => HttpBody::Argument(argument.into()),
+            None => {
+                let message = "`body` must be one of none, json, form, or one argument: write body = \"json\" or \
+                               body = \"{argument}\"";
+                notes.error(section.value_at("body"), message);
+                usual
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "declare/declare_tests.rs"]
+mod declare_tests;

@@ -1,0 +1,210 @@
+//! Declarations as they are read, and what is said of those that cannot be.
+
+use std::time::Duration;
+
+use crate::http::{HttpBody, HttpConfig};
+use crate::mcp::{Approval, Reach};
+
+use super::Declared;
+
+fn variable(name: &str) -> Option<String> {
+    match name {
+        "KEY" => Some("sk-secret-value".to_owned()),
+        "PATH" => Some("/usr/bin".to_owned()),
+        _ => None,
+    }
+}
+
+fn toml(text: &str) -> Declared {
+    Declared::toml(text, &["model"], &variable).unwrap()
+}
+
+fn wrong(text: &str) -> String {
+    Declared::toml(text, &["model"], &variable).unwrap_err().to_string()
+}
+
+const BOTH: &str = r#"
+model = "sim/claude-sonnet-4-5"
+
+[mcp.files]
+command = "npx"
+args = ["-y", "some-server", "${PATH}"]
+env = { API_KEY = "${KEY}" }
+directory = "/srv"
+tools = ["read"]
+approval = "destructive"
+timeout = "2m"
+start_timeout = 5
+largest_answer = "64KiB"
+
+[mcp.search]
+url = "https://example.com/mcp"
+headers = { Authorization = "Bearer ${KEY}" }
+
+[http.weather]
+description = "The weather of a city."
+url = "https://api.example.com/weather/{city}"
+query = ["days"]
+headers = { X-Key = "${KEY}" }
+errors = [404, "5xx"]
+
+[http.note]
+method = "POST"
+url = "https://api.example.com/notes"
+body = "{text}"
+approval = "always"
+schema = { type = "object", properties = { text = { type = "string", maxLength = 99 } }, required = ["text"] }
+"#;
+
+#[test]
+fn both_kinds_are_read() {
+    let declared = toml(BOTH);
+    let [files, search] = declared.mcp.as_slice() else { panic!("{declared:?}") };
+    assert_eq!((&*files.name, &*search.name), ("files", "search"));
+    let Reach::Process { command, args, env, usual, directory } = &files.reach else { panic!() };
+    assert_eq!((command.as_str(), args[2].as_str()), ("npx", "/usr/bin"));
+    assert_eq!((&*env[0].0, env[0].1.reveal()), ("API_KEY", "sk-secret-value"));
+    assert_eq!((&*usual[0].0, &*usual[0].1, usual.len()), ("PATH", "/usr/bin", 1));
+    assert_eq!(directory.as_deref(), Some(std::path::Path::new("/srv")));
+    assert_eq!(files.only.as_deref(), Some(&["read".into()][..]));
+    assert_eq!(files.approval, Approval::Destructive);
+    assert_eq!(files.timeout, Duration::from_mins(2));
+    assert_eq!(files.start_timeout, Duration::from_secs(5));
+    assert_eq!(files.largest_answer, 65536);
+    let Reach::Http { headers, .. } = &search.reach else { panic!() };
+    assert_eq!(headers[0].1.reveal(), "Bearer sk-secret-value");
+    let [weather, note] = declared.http.as_slice() else { panic!("{declared:?}") };
+    assert_eq!((&*weather.method, weather.spec.idempotent), ("GET", true));
+    assert_eq!(weather.errors, [404..=404, 500..=599]);
+    assert_eq!((&*note.method, note.spec.idempotent), ("POST", false));
+    assert_eq!(note.body, HttpBody::Argument("text".into()));
+    assert!(note.spec.needs_approval);
+    let schema = note.spec.schema.as_ref().unwrap().canonical();
+    let expected = r#"{"properties":{"text":{"maxLength":99,"type":"string"}},"required":["text"],"type":"object"}"#;
+    assert_eq!(schema, expected);
+    assert!(!format!("{declared:?}").contains("sk-secret-value"));
+}
+
+#[test]
+fn json_says_the_same() {
+    let text = r#"{"http":{"weather":{"url":"https://example.com/{city}","timeout":"500ms"}},
+        "mcp":{"files":{"command":"npx"}}}"#;
+    let declared = Declared::json(text, &[], &variable).unwrap();
+    assert_eq!(declared.http[0].timeout, Duration::from_millis(500));
+    assert_eq!(declared.mcp.len(), 1);
+    let wrong = Declared::json("{\"http\":\n {\"a\":{\"url\":7}}}", &[], &variable).unwrap_err();
+    assert_eq!(
+        wrong.to_string(),
+        "2:14: `url` must be text: write url = \"https://example.com/{argument}\""
+    );
+    let wrong = Declared::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
+    assert!(wrong.starts_with("2:3: this is no JSON"), "{wrong}");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
+    for (text, expected) in [
+        ("[mpc.files]\n", "1:2: there is no key `mpc` at the top; did you mean `mcp`?"),
+        (
+            "[mcp.files]\ncomand = \"npx\"\nurl = \"http://localhost/\"",
+            "2:1: there is no key `comand` in [mcp.files]; did you mean `command`?",
+        ),
+        (
+            "[mcp.files]\ncommand = \"npx\"\nurl = \"http://localhost/\"",
+            "3:1: `url` does not go with `command`: a server is a process or an address",
+        ),
+        (
+            "[mcp.files]\nargs = []",
+            "1:6: [mcp.files] does not say how it is reached: write command = \"npx\" for a process, or url = \"https://…\" \
+             for an address",
+        ),
+        (
+            "[mcp.files]\ncommand = \"npx\"\napproval = \"allways\"",
+            "3:12: `approval` must be one of never, destructive, always; did you mean `always`?",
+        ),
+        (
+            "[mcp.files]\ncommand = \"npx\"\nenv = { A = \"${NOT_THERE}\" }",
+            "3:13: the variable `NOT_THERE` is not set: set it, or write the value itself",
+        ),
+        (
+            "[mcp.a]\nurl = \"http://169.254.169.254/\"",
+            "2:7: `url` leads where nothing is sent: 169.254.169.254 is link-local or a metadata service",
+        ),
+        (
+            "[http.a]\nurl = \"http://{host}/\"",
+            "2:7: `url` takes arguments in its path and query only, not in its host",
+        ),
+        (
+            "[http.a]\nmethod = \"GET\"",
+            "1:7: [http.a] does not say whom it asks: write url = \"https://example.com/{argument}\"",
+        ),
+        (
+            "[http.a]\nurl = \"http://localhost/\"\nerrors = [9]",
+            "3:10: `errors` must be a list of statuses: write errors = [404, \"5xx\"]",
+        ),
+        (
+            "[http.a]\nurl = \"http://localhost/\"\ntimeout = \"soon\"",
+            "3:11: `timeout` must be a time of at most a day: write timeout = \"30s\", \"500ms\" or \"5m\", or a number of seconds",
+        ),
+        (
+            "[http.a]\nurl = \"http://localhost/\"\nheaders = { \"a b\" = \"x\" }",
+            "3:11: `headers` has `a b`, which cannot be sent as it is written",
+        ),
+    ] {
+        assert_eq!(wrong(text), expected);
+    }
+    let name = wrong("[mcp.\"a b\"]\ncommand = \"npx\"");
+    assert!(name.starts_with("1:6: the server `a b` needs another name"), "{name}");
+    let name = wrong("[http.\"a b\"]\nurl = \"http://localhost/\"");
+    assert!(name.starts_with("1:7: the tool `a b` needs another name"), "{name}");
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let told = wrong("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
+    assert_eq!(told.lines().count(), 4, "{told}");
+}
+
+fn line(text: &str) -> Declared {
+    Declared::line(text, &variable).unwrap()
+}
+
+#[test]
+fn one_line_is_enough() {
+    let declared = line("mcp:/opt/bin/some-server --root 'my files' \"a b\"");
+    let server = &declared.mcp[0];
+    let Reach::Process { command, args, .. } = &server.reach else { panic!() };
+    assert_eq!((&*server.name, command.as_str()), ("some-server", "/opt/bin/some-server"));
+    assert_eq!(args, &["--root", "my files", "a b"]);
+    let declared = line("mcp:files=npx -y x=1");
+    let Reach::Process { args, .. } = &declared.mcp[0].reach else { panic!() };
+    assert_eq!(
+        (&*declared.mcp[0].name, args.as_slice()),
+        ("files", &["-y".to_owned(), "x=1".to_owned()][..])
+    );
+    let declared = line("mcp:https://tools.example.com/mcp?key=${KEY}");
+    assert_eq!(&*declared.mcp[0].name, "tools_example_com");
+    assert!(!format!("{declared:?}").contains("sk-secret-value"));
+    let http = |text| -> HttpConfig { line(text).http.remove(0) };
+    let weather = http("http:weather=https://example.com/{city}?days={days}");
+    assert_eq!((&*weather.spec.name, &*weather.method), ("weather", "GET"));
+    let note = http("http:note=POST https://example.com/notes");
+    assert_eq!((&*note.method, note.body), ("POST", HttpBody::Json));
+}
+
+#[test]
+fn a_line_that_cannot_be_is_told_what_to_write() {
+    for (text, expected) in [
+        ("weather", "this does not say what kind of tool it is"),
+        ("mpc:npx", "did you mean `mcp:`?"),
+        ("mcp:", "this does not say how the server is reached"),
+        ("mcp:npx 'a", "there is a ' without its end"),
+        ("mcp:http://[fe80::1]/mcp", "is link-local or a metadata service"),
+        ("http:https://example.com/", "write http:NAME=URL"),
+        ("http:weather=example.com", "the url of the tool must begin with http://"),
+        ("http:weather=GET http://169.254.169.254/", "is link-local or a metadata service"),
+    ] {
+        let told = Declared::line(text, &variable).unwrap_err().to_string();
+        assert!(told.starts_with("1:1: ") && told.contains(expected), "{text}: {told}");
+    }
+}

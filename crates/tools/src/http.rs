@@ -1,0 +1,341 @@
+//! HTTP tools: one request for each call, declared as data.
+//!
+//! The model fills in arguments, and nothing else: scheme, host and headers are those of the declaration, whatever the
+//! arguments say.
+
+mod template;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
+use reqwest::{Client, Method, Response, Url};
+use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_core::{Credential, Json, Name, Node, Outcome, Tree, json};
+use tokio::time::timeout;
+
+use crate::answer::{self, Parts};
+use crate::client;
+use crate::http::template::Template;
+use crate::name;
+use crate::secret::{Mask, without_query};
+
+/// Which arguments make the body of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpBody {
+    /// There is none.
+    #[default]
+    None,
+    /// All that are not in the URL, as a JSON object.
+    Json,
+    /// All that are not in the URL, as a form.
+    Form,
+    /// This one alone: a text as it is, anything else as JSON.
+    Argument(Name),
+}
+
+/// An HTTP tool as it is declared.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    /// Its name, what it does, whether it is idempotent, whether a person must allow it, and the schema of its arguments. Where there
+    /// is none, the arguments that the URL and the body take are texts.
+    pub spec: ToolSpec,
+    /// The method.
+    pub method: Name,
+    /// The address, with `{argument}` where an argument goes into its path or query.
+    pub url: String,
+    /// Arguments that are added to the query if they are given.
+    pub query: Vec<Name>,
+    /// What goes along with each request.
+    pub headers: Vec<(Name, Credential)>,
+    /// What the body is made of.
+    pub body: HttpBody,
+    /// The statuses that are errors. A redirect that is not followed is one in any case.
+    pub errors: Vec<RangeInclusive<u16>>,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// How many bytes of an answer are kept.
+    pub largest_answer: usize,
+}
+
+impl HttpConfig {
+    /// A tool that gets an address; a GET may be run again.
+    pub fn get(name: impl Into<Name>, url: impl Into<String>) -> Self {
+        Self::new(ToolSpec::new(name).idempotent(), "GET", url)
+    }
+
+    /// A tool that posts its arguments as JSON.
+    pub fn post(name: impl Into<Name>, url: impl Into<String>) -> Self {
+        Self { body: HttpBody::Json, ..Self::new(ToolSpec::new(name), "POST", url) }
+    }
+
+    /// A tool with that method, and no body.
+    pub fn new(spec: ToolSpec, method: impl Into<Name>, url: impl Into<String>) -> Self {
+        Self {
+            spec,
+            method: method.into(),
+            url: url.into(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: HttpBody::None,
+            errors: vec![400..=599],
+            timeout: Duration::from_secs(30),
+            largest_answer: 1 << 20,
+        }
+    }
+}
+
+impl std::fmt::Debug for HttpConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpConfig")
+            .field("spec", &self.spec)
+            .field("method", &self.method)
+            .field("url", &without_query(&self.url))
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an HTTP tool cannot be: what is wrong with which member of its declaration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tool `{tool}`: `{member}` {reason}")]
+pub struct InvalidTool {
+    /// The tool.
+    pub tool: Name,
+    /// The member.
+    pub member: &'static str,
+    /// What is wrong with it, and what to do.
+    pub reason: String,
+}
+
+/// An HTTP tool.
+pub struct HttpTool {
+    config: HttpConfig,
+    method: Method,
+    template: Template,
+    headers: HeaderMap,
+    mask: Mask,
+    client: Client,
+}
+
+impl HttpTool {
+    /// A tool of that declaration, if it makes sense.
+    pub fn new(mut config: HttpConfig) -> Result<Self, InvalidTool> {
+        let tool = config.spec.name.clone();
+        let invalid = |member, reason: String| InvalidTool { tool: tool.clone(), member, reason };
+        if !name::is_good(&tool) {
+            let reason = "must have letters, digits, `_` and `-`, at most 64 of them, and no digit or `-` first";
+            return Err(invalid("name", reason.to_owned()));
+        }
+        let method = Method::from_bytes(config.method.as_bytes());
+        let method =
+            method.map_err(|_| invalid("method", "must be a method, as GET".to_owned()))?;
+        let template = Template::parse(&config.url).map_err(|why| invalid("url", why))?;
+        let headers = client::headers(&config.headers).map_err(|why| invalid("headers", why))?;
+        let client = client::client().map_err(|why| invalid("url", why))?;
+        if config.spec.schema.is_none() {
+            config.spec.schema = Some(schema(&template, &config));
+        }
+        let query = config.url.split_once('?').map_or("", |(_, query)| query);
+        let values = config.headers.iter().map(|(_, value)| value.reveal());
+        let mask = Mask::of(values.chain(query.split(['&', '='])));
+        Ok(Self { config, method, template, headers, mask, client })
+    }
+
+    async fn call(&self, args: &Json) -> ToolAnswer {
+        let tree = args.tree();
+        let request = match self.request(&tree) {
+            Ok(request) => request,
+            Err(reason) => return ToolAnswer::error(reason),
+        };
+        let limit = self.config.timeout;
+        let asking = async {
+            let response = self.client.execute(request).await?;
+            self.heard(response).await
+        };
+        match timeout(limit, asking).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                let reason = format!("The request failed: {}.", client::told(&error));
+                let idempotent = client::was_not_sent(&error) || self.config.spec.idempotent;
+                answer::lost(&reason, idempotent)
+            }
+            Err(_) => {
+                let reason = format!("There was no answer within {} ms.", limit.as_millis());
+                answer::lost(&reason, self.config.spec.idempotent)
+            }
+        }
+    }
+
+    fn request(&self, args: &Tree) -> Result<reqwest::Request, String> {
+        let args = args.root();
+        let mut url = self.template.fill(args)?;
+        let given = self.config.query.iter().filter_map(|name| {
+            let value = args.present(name)?;
+            Some((&**name, template::text(value)))
+        });
+        let given: Vec<_> = given.collect();
+        if !given.is_empty() {
+            url.query_pairs_mut().extend_pairs(given);
+        }
+        let mut request = reqwest::Request::new(self.method.clone(), url);
+        *request.headers_mut() = self.headers.clone();
+        if let Some((kind, body)) = self.body(args) {
+            let headers = request.headers_mut();
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+            *request.body_mut() = Some(body.into());
+        }
+        Ok(request)
+    }
+
+    fn body(&self, args: Node<'_>) -> Option<(&'static str, Vec<u8>)> {
+        let left = || {
+            let named = args.members().filter_map(|(name, value)| Some((name.text()?, value)));
+            named.filter(|(name, _)| {
+                !self.template.takes(name)
+                    && !self.config.query.iter().any(|known| **known == **name)
+            })
+        };
+        match &self.config.body {
+            HttpBody::None => None,
+            HttpBody::Json => {
+                let body = json::object(|object| {
+                    for (name, value) in left() {
+                        object.node(&name, value);
+                    }
+                });
+                Some(("application/json", body.bytes().to_vec()))
+            }
+            HttpBody::Form => {
+                let mut form = url::form_urlencoded::Serializer::new(String::new());
+                let given = left().filter(|(_, value)| !value.is_null());
+                form.extend_pairs(given.map(|(name, value)| (name, template::text(value))));
+                Some(("application/x-www-form-urlencoded", form.finish().into_bytes()))
+            }
+            HttpBody::Argument(name) => {
+                let value = args.present(name)?;
+                let kind = if value.is_string() {
+                    "text/plain; charset=utf-8"
+                } else {
+                    "application/json"
+                };
+                Some((kind, template::text(value).into_bytes()))
+            }
+        }
+    }
+
+    /// Reads an answer, as far as there is room for it.
+    async fn heard(&self, mut response: Response) -> Result<ToolAnswer, reqwest::Error> {
+        let status = response.status();
+        if status.is_redirection() && response.headers().contains_key(LOCATION) {
+            return Ok(ToolAnswer::error(format!("HTTP {status}: {}", redirected(&response))));
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let (mut body, mut is_whole) = (Vec::new(), true);
+        while let Some(piece) = response.chunk().await? {
+            let room = self.config.largest_answer - body.len();
+            body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
+            if piece.len() > room {
+                is_whole = false;
+                break;
+            }
+        }
+        let is_error = self.config.errors.iter().any(|range| range.contains(&status.as_u16()));
+        let mut parts = Parts::within(self.config.largest_answer);
+        if is_error {
+            parts.text(&format!("HTTP {status}"));
+        }
+        if is_picture_or_document(&kind) && is_whole {
+            parts.media(&kind, STANDARD.encode(&body));
+        } else if let Some(text) = read(&body, is_whole) {
+            parts.text(text);
+        } else {
+            let what =
+                format!("The answer is no text but bytes of `{kind}`, which cannot be shown.");
+            return Ok(ToolAnswer::error(what));
+        }
+        if !is_whole {
+            parts.cut();
+        }
+        Ok(parts.answer(if is_error { Outcome::Error } else { Outcome::Ok }))
+    }
+}
+
+impl Tool for HttpTool {
+    fn spec(&self) -> ToolSpec {
+        self.config.spec.clone()
+    }
+
+    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move { answer::masked(self.call(args).await, &self.mask) })
+    }
+}
+
+impl std::fmt::Debug for HttpTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HttpTool").field(&self.config).finish()
+    }
+}
+
+/// The schema of a tool that has none of its own.
+fn schema(template: &Template, config: &HttpConfig) -> Json {
+    let in_body = match &config.body {
+        HttpBody::Argument(name) => Some(&**name),
+        HttpBody::None | HttpBody::Json | HttpBody::Form => None,
+    };
+    let required: Vec<&str> = template.arguments().chain(in_body).collect();
+    let optional = config.query.iter().map(|name| &**name).filter(|name| !required.contains(name));
+    let takes_more = matches!(config.body, HttpBody::Json | HttpBody::Form);
+    json::object(|schema| {
+        schema.string("type", "object");
+        schema.object("properties", |properties| {
+            for name in required.iter().copied().chain(optional) {
+                properties.object(name, |property| {
+                    property.string("type", "string");
+                });
+            }
+        });
+        schema.array("required", |list| {
+            for name in &required {
+                list.string(name);
+            }
+        });
+        schema.bool("additionalProperties", takes_more);
+    })
+}
+
+/// Why a redirect was not followed.
+fn redirected(response: &Response) -> String {
+    let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+    let to = to.and_then(|to| response.url().join(to).ok());
+    match to.as_ref().and_then(Url::host_str) {
+        Some(host) if to.as_ref().is_some_and(|to| to.origin() == response.url().origin()) => {
+            format!("it redirects again and again within {host}.")
+        }
+        Some(host) => {
+            format!("it redirects to {host}, and other places than the declared one are not asked.")
+        }
+        None => "it redirects to no place that can be read.".to_owned(),
+    }
+}
+
+fn is_picture_or_document(kind: &str) -> bool {
+    kind == "application/pdf" || kind.starts_with("image/") && kind != "image/svg+xml"
+}
+
+/// The bytes as text, but for half a character at the end of what was cut.
+fn read(body: &[u8], is_whole: bool) -> Option<&str> {
+    match std::str::from_utf8(body) {
+        Ok(text) => Some(text),
+        Err(error) if !is_whole && error.error_len().is_none() => {
+            body.get(..error.valid_up_to()).and_then(|whole| std::str::from_utf8(whole).ok())
+        }
+        Err(_) => None,
+    }
+}

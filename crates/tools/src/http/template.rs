@@ -1,0 +1,192 @@
+//! Addresses with `{argument}` where an argument goes.
+
+use reqwest::Url;
+use throughline_core::Node;
+
+use crate::client;
+
+/// An address to fill in.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    /// What stands for itself, before each argument and after the last.
+    pieces: Vec<Piece>,
+    /// What every filled address begins with: scheme, host and port.
+    origin: url::Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Argument(String),
+}
+
+impl Template {
+    /// Reads an address. Arguments may stand in its path and query only: the model does not choose whom to ask.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let pieces = pieces(text)?;
+        let scheme =
+            text.find("://").map(|at| at + 3).ok_or("must begin with http:// or https://")?;
+        let rest = text.get(scheme..).unwrap_or_default();
+        let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        if text.get(..scheme + host).unwrap_or_default().contains('{') {
+            return Err("takes arguments in its path and query only, not in its host".to_owned());
+        }
+        if rest.contains('#') {
+            return Err("must not have a part behind `#`: it would not be sent".to_owned());
+        }
+        let filled: String = pieces.iter().map(|piece| piece.or("x")).collect();
+        let url = Url::parse(&filled).map_err(|error| format!("cannot be read: {error}"))?;
+        client::check(&url)?;
+        Ok(Self { pieces, origin: url.origin() })
+    }
+
+    /// The names of its arguments, each once.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+        let name = |piece: &'_ Piece| matches!(piece, Piece::Argument(_));
+        self.pieces.iter().enumerate().filter_map(move |(position, piece)| match piece {
+            Piece::Argument(argument) => {
+                let before = self.pieces.iter().take(position).filter(|piece| name(piece));
+                let is_first = !before.into_iter().any(|earlier| earlier == piece);
+                is_first.then_some(argument.as_str())
+            }
+            Piece::Text(_) => None,
+        })
+    }
+
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.arguments().any(|argument| argument == name)
+    }
+
+    /// The address with the arguments in it, each percent-encoded whole.
+    pub(super) fn fill(&self, args: Node<'_>) -> Result<Url, String> {
+        let mut filled = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Argument(name) => {
+                    let value = args.present(name);
+                    let value =
+                        value.ok_or_else(|| format!("The argument `{name}` is missing."))?;
+                    encode(&text(value), &mut filled);
+                }
+            }
+        }
+        let path = filled.split('?').next().unwrap_or_default();
+        // A URL parser would take them as the way up, out of what was declared.
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err("An argument makes `.` or `..` of a part of the path, which is not sent."
+                .to_owned());
+        }
+        let url =
+            Url::parse(&filled).map_err(|error| format!("The address cannot be read: {error}."))?;
+        if url.origin() != self.origin {
+            return Err("The arguments change whom the request would go to.".to_owned());
+        }
+        Ok(url)
+    }
+}
+
+impl Piece {
+    fn or<'p>(&'p self, argument: &'p str) -> &'p str {
+        match self {
+            Piece::Text(text) => text,
+            Piece::Argument(_) => argument,
+        }
+    }
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((name, after)) = after.split_once('}') else {
+            return Err("has a `{` without its `}`: write {argument}".to_owned());
+        };
+        let is_good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || !name.chars().all(is_good) {
+            return Err(format!(
+                "has `{{{name}}}`, which is no argument's name: write {{argument}}"
+            ));
+        }
+        pieces.push(Piece::Text(before.to_owned()));
+        pieces.push(Piece::Argument(name.to_owned()));
+        rest = after;
+    }
+    if rest.contains('}') {
+        return Err("has a `}` without its `{`: write {argument}".to_owned());
+    }
+    pieces.push(Piece::Text(rest.to_owned()));
+    Ok(pieces)
+}
+
+/// An argument as text: a string without its quotes, anything else as JSON.
+pub(super) fn text(value: Node<'_>) -> String {
+    value.text().map_or_else(|| value.json().as_str().to_owned(), std::borrow::Cow::into_owned)
+}
+
+/// Percent-encodes all but what never means anything in a URL.
+fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let hex = |nibble: u8| {
+                char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
+            };
+            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod template_tests {
+    use throughline_core::Json;
+
+    use super::Template;
+
+    fn filled(url: &str, args: &'static str) -> Result<String, String> {
+        let template = Template::parse(url).unwrap();
+        let args = Json::parse(args).unwrap();
+        template.fill(args.tree().root()).map(String::from)
+    }
+
+    #[test]
+    fn an_argument_stays_where_it_was_put() {
+        let url = "http://example.com/cities/{city}/days?from={from}&to=9";
+        assert_eq!(
+            filled(url, r#"{"city":"Köln/../?a=b#c","from":3}"#),
+            Ok("http://example.com/cities/K%C3%B6ln%2F..%2F%3Fa%3Db%23c/days?from=3&to=9"
+                .to_owned())
+        );
+        assert_eq!(
+            filled(url, r#"{"city":"x"}"#),
+            Err("The argument `from` is missing.".to_owned())
+        );
+        for city in [r#"{"city":"..","from":1}"#, r#"{"city":".","from":1}"#] {
+            assert!(filled(url, city).unwrap_err().contains("of a part of the path"));
+        }
+        let split = "http://example.com/{a}{b}/secret";
+        assert!(filled(split, r#"{"a":".","b":"."}"#).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused_with_advice() {
+        for (url, reason) in [
+            ("example.com/{a}", "must begin with http://"),
+            ("ftp://example.com", "must begin with http://"),
+            ("http://{host}/", "in its path and query only"),
+            ("http://example.com:{port}", "in its path and query only"),
+            ("http://ann:secret@example.com/", "must not hold a user"),
+            ("http://example.com/{a", "without its `}`"),
+            ("http://example.com/a}", "without its `{`"),
+            ("http://example.com/{a b}", "no argument's name"),
+            ("http://example.com/#{a}", "behind `#`"),
+            ("http://169.254.169.254/latest", "link-local or a metadata service"),
+            ("http://2852039166/", "link-local or a metadata service"),
+            ("http://[fe80::1]/", "link-local or a metadata service"),
+        ] {
+            let refused = Template::parse(url).unwrap_err();
+            assert!(refused.contains(reason), "{url}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! MCP servers: what they list, answer and tell, and what becomes of calls when they are slow, or gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_agent::{Tool, ToolAnswer};
+use throughline_core::{Media, Outcome, Part};
+use throughline_tools::{Approval, McpConfig, McpServer, McpTrouble};
+
+use crate::world::{Endpoint, SECRET, about, json, named, process, python, run, spawned, texts};
+
+async fn tools_of(config: McpConfig) -> Vec<Arc<dyn Tool>> {
+    McpServer::open(config).await.unwrap().tools().await.unwrap()
+}
+
+#[tokio::test]
+async fn the_tools_of_all_pages_have_schemas_hints_and_names_that_providers_take() {
+    let server = spawned().await;
+    let tools = server.tools().await.unwrap();
+    assert_eq!(tools.len(), 15);
+    let echo = named(&tools, "outside__echo").spec();
+    assert_eq!(echo.description.as_deref(), Some("Does echo."));
+    assert!(echo.schema.unwrap().as_str().contains(r#""properties":{"text":{"type":"string"}}"#));
+    assert!(echo.idempotent);
+    assert!(named(&tools, "outside__add").spec().idempotent);
+    assert!(!named(&tools, "outside__die").spec().idempotent);
+    assert!(tools.iter().all(|tool| !tool.spec().needs_approval));
+    let odd = tools.last().unwrap();
+    let name = odd.spec().name;
+    assert!(name.starts_with("outside__odd_name_of_a_tool_") && name.len() <= 64, "{name}");
+    assert_eq!(odd.spec().schema.unwrap().as_str(), r#"{"type":"object"}"#);
+    assert_eq!(run(&**odd, "{}").await, ToolAnswer::text("odd indeed"));
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_old_handshake_is_greeted_in_the_new_way() {
+    let mut config = process();
+    let throughline_tools::Reach::Process { args, .. } = &mut config.reach else { panic!() };
+    args.push("modern".to_owned());
+    let tools = tools_of(config).await;
+    assert_eq!(tools.len(), 15);
+    let echo = run(&*named(&tools, "outside__echo"), r#"{"text":"new"}"#).await;
+    assert_eq!(echo, ToolAnswer::text("new"));
+}
+
+#[tokio::test]
+async fn a_person_allows_what_may_destroy_or_everything_and_only_what_is_wanted_is_offered() {
+    let needing = |tools: &[Arc<dyn Tool>]| {
+        let needing = tools.iter().map(|tool| tool.spec()).filter(|spec| spec.needs_approval);
+        needing.map(|spec| spec.name.to_string()).collect::<Vec<_>>()
+    };
+    let wanted = ["echo", "add", "die", "fail"];
+    let mut config = process();
+    config.only = Some(wanted.into_iter().map(Into::into).collect());
+    config.approval = Approval::Destructive;
+    let tools = tools_of(config.clone()).await;
+    assert_eq!(tools.len(), 4);
+    assert_eq!(needing(&tools), ["outside__fail", "outside__die"]);
+    config.approval = Approval::Always;
+    assert_eq!(needing(&tools_of(config.clone()).await).len(), 4);
+    config.only = Some(vec!["ecko".into()]);
+    let wrong = McpServer::open(config).await.unwrap().tools().await.err().unwrap().to_string();
+    assert!(wrong.contains("it has no tool `ecko`, but echo, add"), "{wrong}");
+}
+
+#[tokio::test]
+async fn answers_of_every_kind_become_parts() {
+    let tools = spawned().await.tools().await.unwrap();
+    let echo = named(&tools, "outside__echo");
+    assert_eq!(run(&*echo, r#"{"text":"héllo"}"#).await, ToolAnswer::text("héllo"));
+    // What is said as text and as structure is said once.
+    let sum = run(&*named(&tools, "outside__add"), r#"{"a":1,"b":2}"#).await;
+    assert_eq!(sum, ToolAnswer::text(r#"{"sum": 3}"#));
+    let picture = run(&*named(&tools, "outside__picture"), "{}").await;
+    let image = Media::Inline { mime: "image/png".into(), base64: "aGVsbG8=".into() };
+    let expected = vec![
+        Part::Media(image),
+        Part::Text("notes <file:///notes.txt> (text/plain)".into()),
+        Part::Text("embedded words".into()),
+        Part::Text(r#"{"pictures":1}"#.into()),
+    ];
+    assert_eq!(picture, ToolAnswer { outcome: Outcome::Ok, parts: expected });
+}
+
+#[tokio::test]
+async fn errors_are_told_and_secrets_are_not() {
+    let tools = spawned().await.tools().await.unwrap();
+    let failed = run(&*named(&tools, "outside__fail"), "{}").await;
+    assert_eq!(failed, ToolAnswer::error("the key … is not good"));
+    let refused = run(&*named(&tools, "outside__refuse"), "{}").await;
+    let expected = "The MCP server `outside` refused: not with … (code -32601)";
+    assert_eq!(refused, ToolAnswer::error(expected));
+    let wrong = run(&*named(&tools, "outside__echo"), "[]").await;
+    assert!(wrong.said().contains("no object"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn progress_is_told_while_a_call_waits() {
+    progress_is_told(spawned().await).await;
+}
+
+#[tokio::test]
+async fn progress_is_told_over_http_too() {
+    let endpoint = Endpoint::start(0);
+    progress_is_told(McpServer::open(endpoint.config()).await.unwrap()).await;
+}
+
+async fn progress_is_told(server: McpServer) {
+    let tools = server.tools().await.unwrap();
+    let (wait, release) = (named(&tools, "outside__wait"), named(&tools, "outside__release"));
+    let (about, mut told) = about();
+    let args = json("{}");
+    let waiting = wait.run(&args, &about);
+    let releasing = async {
+        assert_eq!(told.recv().await.as_deref(), Some("half way (1/2)"));
+        run(&*release, "{}").await
+    };
+    let (waited, released) = tokio::join!(waiting, releasing);
+    assert_eq!((waited, released), (ToolAnswer::text("released"), ToolAnswer::text("done")));
+}
+
+#[tokio::test]
+async fn whoever_drops_a_call_cancels_it() {
+    is_cancelled(spawned().await).await;
+}
+
+#[tokio::test]
+async fn whoever_drops_a_call_over_http_cancels_it() {
+    let endpoint = Endpoint::start(0);
+    is_cancelled(McpServer::open(endpoint.config()).await.unwrap()).await;
+}
+
+async fn is_cancelled(server: McpServer) {
+    let tools = server.tools().await.unwrap();
+    let (about, mut told) = about();
+    let (stall, args) = (named(&tools, "outside__stall"), json("{}"));
+    tokio::select! {
+        answer = stall.run(&args, &about) => panic!("{answer:?}"),
+        progress = told.recv() => assert_eq!(progress.as_deref(), Some("1")),
+    }
+    let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
+    assert_eq!(cancelled, ToolAnswer::text("nobody waits for the answer"));
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_given_up_and_its_outcome_is_unknown() {
+    let mut config = process();
+    config.timeout = Duration::from_millis(300);
+    let tools = tools_of(config).await;
+    let slow = run(&*named(&tools, "outside__stall"), "{}").await;
+    assert_eq!(slow.outcome, Outcome::Unknown);
+    let said = slow.said();
+    assert!(said.contains("took too long: it did not answer within 300 ms"), "{said}");
+    assert!(said.contains("Nobody knows whether it took effect"), "{said}");
+    let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
+    assert_eq!(cancelled.outcome, Outcome::Ok);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_mid_call_is_started_again_by_the_next() {
+    let tools = spawned().await.tools().await.unwrap();
+    let process = named(&tools, "outside__process");
+    let first = run(&*process, "{}").await.said();
+    let died = run(&*named(&tools, "outside__die"), "{}").await;
+    assert_eq!(died.outcome, Outcome::Unknown);
+    let said = died.said();
+    assert!(said.contains("`outside` was lost: it ended before it answered"), "{said}");
+    assert!(
+        said.contains("its last words were:") && said.contains("out of cheese, with …"),
+        "{said}"
+    );
+    assert!(!said.contains(SECRET), "{said}");
+    let again = run(&*process, "{}").await;
+    assert_eq!(again.outcome, Outcome::Ok, "{again:?}");
+    assert_ne!(again.said(), first);
+    // What may be run again has failed, and that is known.
+    let died = run(&*named(&tools, "outside__die_reading"), "{}").await;
+    assert_eq!(died.outcome, Outcome::Error);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_dies_in_mid_call_is_asked_again_when_it_is_back() {
+    let endpoint = Endpoint::start(0);
+    let port = endpoint.port;
+    let tools = tools_of(endpoint.config()).await;
+    let (echo, args) = (named(&tools, "outside__echo"), r#"{"text":"hello"}"#);
+    assert_eq!(run(&*echo, args).await, ToolAnswer::text("hello"));
+    let mut slow = endpoint.config();
+    slow.timeout = Duration::from_secs(20);
+    let died = run(&*named(&tools_of(slow).await, "outside__die"), "{}").await;
+    assert_eq!(died.outcome, Outcome::Unknown, "{died:?}");
+    endpoint.ended();
+    let gone = run(&*echo, args).await;
+    assert_eq!(gone.outcome, Outcome::Error, "{gone:?}");
+    assert!(gone.said().contains("The MCP server `outside`"), "{gone:?}");
+    let _back = Endpoint::start(port);
+    assert_eq!(run(&*echo, args).await, ToolAnswer::text("hello"));
+}
+
+#[tokio::test]
+async fn a_huge_answer_is_cut_at_a_whole_character() {
+    let mut config = process();
+    config.largest_answer = 1001;
+    let tools = tools_of(config).await;
+    let huge = run(&*named(&tools, "outside__huge"), r#"{"bytes":3000000}"#).await;
+    assert_eq!(huge.outcome, Outcome::Ok);
+    let note = "[The answer is longer than 1001 bytes and was cut here.]";
+    assert_eq!(texts(&huge), ["é".repeat(500).as_str(), note]);
+}
+
+#[tokio::test]
+async fn a_process_has_the_variables_that_it_was_given_and_no_others() {
+    let tools = spawned().await.tools().await.unwrap();
+    let said = run(&*named(&tools, "outside__environment"), "{}").await.said();
+    let ours: Vec<&str> = said.split(' ').filter(|name| *name != "LC_CTYPE").collect();
+    assert_eq!(ours, ["API_KEY"]);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_opened_says_why() {
+    let missing = McpServer::spawn("files", "no-such-program", [], []).await.unwrap_err();
+    assert_eq!(missing.trouble, McpTrouble::Unreachable);
+    let said = missing.to_string();
+    assert!(said.contains("cannot be opened: `no-such-program` does not start"), "{said}");
+    let env = [("API_KEY", SECRET)];
+    let script = "import os, sys; sys.exit('no: ' + os.environ['API_KEY'])";
+    let ended = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
+    assert_eq!(ended.reason, "it ended before it answered; its last words were: no: …");
+    let mut silent = process();
+    let throughline_tools::Reach::Process { args, .. } = &mut silent.reach else { panic!() };
+    *args = vec!["-c".to_owned(), "import sys; sys.stdin.read()".to_owned()];
+    silent.start_timeout = Duration::from_millis(300);
+    let silent = McpServer::open(silent).await.unwrap_err();
+    assert_eq!(silent.reason, "it did not answer within 300 ms");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_cannot_be_opened_says_why_and_tells_no_key() {
+    let endpoint = Endpoint::start(0);
+    let url = format!("http://127.0.0.1:{}/mcp?key={SECRET}", endpoint.port);
+    let wrong = [("Authorization", "Bearer sk-another-secret")];
+    let refused = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
+    assert_eq!(refused.trouble, McpTrouble::Unreachable);
+    let said = format!("{refused} {refused:?}");
+    assert!(said.contains("401"), "{said}");
+    drop(endpoint);
+    let gone = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
+    let told = format!("{said} {gone} {gone:?}");
+    assert!(gone.reason.contains("refused"), "{told}");
+    assert!(!told.contains(SECRET) && !told.contains("sk-another-secret"), "{told}");
+    for url in
+        ["http://169.254.169.254/mcp", "http://metadata.google.internal/mcp", "ftp://example.com/"]
+    {
+        let refused = McpServer::connect("search", url, []).await.unwrap_err();
+        assert_eq!(refused.trouble, McpTrouble::Unreachable, "{refused}");
+    }
+}

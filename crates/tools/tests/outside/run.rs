@@ -1,0 +1,46 @@
+//! A run of an agent that uses tools from elsewhere.
+
+use throughline_agent::{AgentConfig, RunStatus};
+use throughline_core::{RunEvent, ToolCallPhase, ToolExecutionStatus};
+use throughline_tools::HttpConfig;
+
+use crate::harness::{Cast, Says, Scene, results, said_by_tools};
+use crate::world::{Raw, reply, spawned};
+
+#[tokio::test]
+async fn an_agent_uses_a_server_and_an_address_and_is_told_how_they_went() {
+    let page = Raw::start(|_| reply("200 OK", "text/plain", "a page")).await;
+    let page = HttpConfig::get("page", format!("{}/{{name}}", page.url));
+    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => Says::Calls(&[
+            ("outside__add", r#"{"a":1,"b":2}"#),
+            ("outside__add", r#"{"a":"one"}"#),
+            ("page", r#"{"name":"x"}"#),
+        ]),
+        3 => Says::Calls(&[("outside__die", "{}")]),
+        4 => Says::Calls(&[("outside__echo", r#"{"text":"back"}"#)]),
+        _ => Says::Text("done"),
+    });
+    let mut scene = Scene::new(models, Vec::new()).await;
+    let mut tools = spawned().await.tools().await.unwrap();
+    tools.push(std::sync::Arc::new(throughline_tools::HttpTool::new(page).unwrap()));
+    scene.runner = scene.runner.clone().with_tools(tools);
+    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    assert_eq!(status, RunStatus::Completed);
+    let asked = scene.models.asked("claude-sonnet-4-5");
+    let told = said_by_tools(asked.last().unwrap());
+    assert_eq!(told[0], r#"{"sum": 3}"#);
+    assert!(told[1].contains("do not fit the schema of outside__add"), "{told:?}");
+    assert_eq!(told[2], "a page");
+    assert!(told[3].contains("`outside` was lost"), "{told:?}");
+    assert_eq!(told[4], "back");
+    let state = scene.state(&begun.run).await;
+    let history = state.smart.tool_history.unwrap();
+    let lost = history.iter().filter(|ran| ran.status == Some(ToolExecutionStatus::Unknown));
+    assert_eq!(lost.map(|ran| &*ran.tool_name).collect::<Vec<_>>(), ["outside__die"]);
+    let events = scene.events(&begun.run).await;
+    let succeeded = events.iter().filter(
+        |event| matches!(event, RunEvent::ToolCall(event) if event.phase == ToolCallPhase::Success),
+    );
+    assert_eq!(succeeded.count(), 3);
+}

@@ -1,0 +1,201 @@
+//! The servers that the tests speak with, and calls of their tools.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use throughline_agent::{Tool, ToolAnswer, ToolContext};
+use throughline_core::{Json, Part};
+use throughline_tools::{McpConfig, McpServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+pub(crate) const SECRET: &str = "sk-do-not-tell-anyone";
+
+fn script() -> String {
+    format!("{}/tests/outside/server.py", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The interpreter itself: what is found by its name may be a script that sets variables of its own.
+pub(crate) fn python() -> String {
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let said = asked.expect("the tests need python3").stdout;
+    String::from_utf8(said).unwrap().trim().to_owned()
+}
+
+/// The server as a process that is spoken with over its standard streams.
+pub(crate) fn process() -> McpConfig {
+    let env = [("API_KEY", SECRET)];
+    McpConfig::process("outside", python(), [script().as_str(), "stdio"], env)
+}
+
+pub(crate) async fn spawned() -> McpServer {
+    McpServer::open(process()).await.unwrap()
+}
+
+/// The server over HTTP. It ends when this is dropped.
+pub(crate) struct Endpoint {
+    process: Child,
+    pub(crate) port: u16,
+}
+
+impl Endpoint {
+    /// Starts it, at that port or at any.
+    pub(crate) fn start(port: u16) -> Self {
+        let mut command = Command::new(python());
+        command.args([script().as_str(), "http", &port.to_string()]).env("API_KEY", SECRET);
+        let process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut process = process.expect("the tests need python3");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { process, port: line.trim().parse().unwrap() }
+    }
+
+    pub(crate) fn config(&self) -> McpConfig {
+        let authorization = format!("Bearer {SECRET}");
+        let url = format!("http://127.0.0.1:{}/mcp", self.port);
+        McpConfig::http("outside", url, [("Authorization", authorization.as_str())])
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn ended(mut self) {
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+/// The tool of that name, as the model knows it.
+pub(crate) fn named(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
+    let found = tools.iter().find(|tool| &*tool.spec().name == name);
+    Arc::clone(found.unwrap_or_else(|| panic!("there is no {name}")))
+}
+
+/// A reason to run, and what is told of the progress.
+pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let about = ToolContext {
+        run: "run_1".into(),
+        call: "call_1".into(),
+        agent: "assistant".into(),
+        progress: Arc::new(move |text: &str| drop(tell.send(text.to_owned()))),
+    };
+    (about, told)
+}
+
+/// Runs a tool whose progress nobody hears.
+pub(crate) async fn run(tool: &dyn Tool, args: &str) -> ToolAnswer {
+    tool.run(&json(args), &about().0).await
+}
+
+pub(crate) fn texts(answer: &ToolAnswer) -> Vec<&str> {
+    let texts = answer.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// What a socket does once it has heard a request.
+pub(crate) enum Does {
+    Says(Vec<u8>),
+    /// Says this, and waits for ever.
+    Stalls(&'static str),
+    /// Says this, and hangs up.
+    Breaks(&'static str),
+}
+
+/// An answer of HTTP, whole.
+pub(crate) fn reply(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Does {
+    let body = body.as_ref();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    Does::Says([head.as_bytes(), body].concat())
+}
+
+/// A redirect.
+pub(crate) fn redirect(status: &str, to: &str) -> Does {
+    Does::Says(
+        format!("HTTP/1.1 {status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes(),
+    )
+}
+
+/// A socket that answers HTTP as it is told, and keeps what it heard.
+pub(crate) struct Raw {
+    pub(crate) url: String,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Raw {
+    pub(crate) async fn start(does: impl Fn(&str) -> Does + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (kept, does) = (Arc::clone(&heard), Arc::new(does));
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let (kept, does) = (Arc::clone(&kept), Arc::clone(&does));
+                tokio::spawn(async move { speak(socket, &kept, &*does).await });
+            }
+        });
+        Self { url, heard }
+    }
+
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+async fn speak(
+    mut socket: TcpStream,
+    kept: &Mutex<Vec<String>>,
+    does: &(impl Fn(&str) -> Does + Sync),
+) {
+    while let Some(request) = request(&mut socket).await {
+        kept.lock().unwrap().push(request.clone());
+        match does(&request) {
+            Does::Says(bytes) => {
+                if socket.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+            Does::Stalls(words) => {
+                drop(socket.write_all(words.as_bytes()).await);
+                std::future::pending::<()>().await;
+            }
+            Does::Breaks(words) => return drop(socket.write_all(words.as_bytes()).await),
+        }
+    }
+}
+
+/// The next request of a connection: its head and its body.
+async fn request(socket: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return Some(text);
+            }
+        }
+        let mut piece = [0; 4096];
+        match socket.read(&mut piece).await {
+            Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+            _ => return None,
+        }
+    }
+}
