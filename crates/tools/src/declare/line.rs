@@ -63,8 +63,9 @@ fn server(text: &str, notes: &mut Notes<'_>) -> Option<McpConfig> {
     };
     let name = name.map_or_else(|| plain(&usually), str::to_owned);
     if !name::is_good(&name) || name.len() > 32 || name.contains("__") {
-        let message =
-            format!("`{name}` is no name for a server: write mcp:NAME=…, with letters and digits");
+        let message = format!(
+            "`{name}` is no name for a server: write mcp:NAME=…, with letters and digits, a letter first"
+        );
         notes.error(0, message);
         return None;
     }
