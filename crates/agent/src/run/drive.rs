@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use throughline_core::{
     EventWriter, LogId, Name, Outcome, PendingStatus, Record, RunEvent, StoreError, Tenant,
     ToolCallEvent, ToolCallPhase,
 };
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::action::{Action, Refusal, RefusalKind, ToolRun};
 use crate::cast::GET_TOOL_RESPONSE;
@@ -30,6 +31,18 @@ impl Runner {
         let status = driver.go().await;
         driver.leave().await;
         status
+    }
+
+    /// Goes on with a run that somebody else holds, as soon as that one's lease is over or given back.
+    pub async fn take_over(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+        loop {
+            match self.drive(tenant, run).await {
+                Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
+                    sleep(Duration::from_millis(left_ms.max(1))).await;
+                }
+                driven => return driven,
+            }
+        }
     }
 
     /// Tells a run something, and waits until that is kept or refused. Then somebody has to [drive](Runner::drive) it on.

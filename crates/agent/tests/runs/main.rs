@@ -8,8 +8,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod crowd;
 mod first;
 mod harness;
 mod mortal;
+mod nodes;
 mod plays;
 mod resume;
