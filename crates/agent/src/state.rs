@@ -67,6 +67,13 @@ impl State {
         Self { cast, smart, window, progress, calls }
     }
 
+    /// Nothing but who takes part and how far it is: what stands here while a step is being made.
+    pub(crate) fn hollow(&self) -> Self {
+        let (cast, progress) = (Arc::clone(&self.cast), self.progress.clone());
+        let (smart, window) = (SmartState::default(), Window::default());
+        Self { cast, smart, window, progress, calls: HashSet::new() }
+    }
+
     /// The documented state, with the conversation as the model is shown it.
     pub fn smart_state(&self) -> SmartState {
         let items: Vec<_> = self.window.shown().cloned().collect();

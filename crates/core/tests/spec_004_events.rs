@@ -16,7 +16,7 @@ const REFLECTION: &str = r#"{"type":"reflection","id":"r1","turn":2,"text":"Bett
 const QUESTION: &str = r#"{"type":"user_question","status":"answered","id":"q1","toolCallId":"c1","questions":[{"question":"Why?"}],"answers":{"Why?":{"values":["so"]}},"answeredBy":"Ada","allowFreeText":false}"#;
 
 /// Each type of event, with every member and with as few as it takes.
-const EVENTS: [(&str, &str, &str); 14] = [
+const EVENTS: [(&str, &str, &str); 22] = [
     ("plan", PLAN, r#"{"type":"plan","source":"system"}"#),
     ("reflection", REFLECTION, r#"{"type":"reflection","id":"r1","turn":0,"text":""}"#),
     (
@@ -74,6 +74,46 @@ const EVENTS: [(&str, &str, &str); 14] = [
         "subagent",
         r#"{"type":"subagent","phase":"result","name":"n","id":"s1","mode":"registry","parentToolCallId":"c1","parallel":true,"input":"do","content":"done","error":{"message":"no"},"durationMs":3}"#,
         r#"{"type":"subagent","phase":"start","name":"n","id":"s1","mode":"adhoc"}"#,
+    ),
+    (
+        "run",
+        r#"{"type":"run","status":"waiting","runId":"run_1","agent":"clerk","reason":"waits for an answer"}"#,
+        r#"{"type":"run","status":"running"}"#,
+    ),
+    (
+        "turn",
+        r#"{"type":"turn","phase":"discarded","turn":2,"model":"m","purpose":"final","reason":"cut"}"#,
+        r#"{"type":"turn","phase":"start","turn":1}"#,
+    ),
+    (
+        "message",
+        r#"{"type":"message","role":"user","content":"Again.","ephemeral":true}"#,
+        r#"{"type":"message","role":"assistant","content":""}"#,
+    ),
+    (
+        "thought",
+        r#"{"type":"thought","phase":"end","turn":1,"text":"Hm.","id":"i1","sealedBytes":12,"agent":"clerk"}"#,
+        r#"{"type":"thought","phase":"delta","turn":1}"#,
+    ),
+    (
+        "limit",
+        r#"{"type":"limit","limit":"maxCostUsd","allowed":0.5,"actual":0.75}"#,
+        r#"{"type":"limit","limit":"maxToolCalls","allowed":2,"actual":2}"#,
+    ),
+    (
+        "gate",
+        r#"{"type":"gate","phase":"retried","attempt":1,"action":"retry-other","errorKind":"schema-fail","message":"no JSON","rule":"stuck","fromModel":"a","toModel":"b"}"#,
+        r#"{"type":"gate","phase":"recovered","attempt":2}"#,
+    ),
+    (
+        "replay",
+        r#"{"type":"replay","turn":3,"kept":2,"restored":1,"reshaped":1,"elided":1,"why":{"foreign":1},"seals":{"kept":2}}"#,
+        r#"{"type":"replay"}"#,
+    ),
+    (
+        "usage",
+        r#"{"type":"usage","model":"m","purpose":"summary","usage":{"inputTokens":1},"total":{"inputTokens":2},"costUsd":0.01,"totalCostUsd":0.02}"#,
+        r#"{"type":"usage"}"#,
     ),
 ];
 

@@ -190,9 +190,12 @@ impl Driver {
     /// The same, where a refusal is the teller's affair.
     async fn tell(&mut self, what: What) -> Result<(), RunError> {
         let at = self.held.runner.clock.now();
-        let (mut state, actions) = step(self.state.clone(), Input { at, what });
-        let kept = self.held.keep(&mut state, actions).await?;
+        let hollow = self.state.hollow();
+        let known = std::mem::replace(&mut self.state, hollow);
+        let (state, actions) = step(known, Input { at, what });
         self.state = state;
+        // What cannot be kept has not happened: whoever holds it then lets go, and the next one reads it again.
+        let kept = self.held.keep(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
             self.work.shutdown().await;
             self.todo.clear();
@@ -214,12 +217,14 @@ impl Driver {
                 self.state.progress.heard = record.seq;
                 let word = record.content.bytes().filter(|_| &*record.kind == word::WORD);
                 let Some(word) = word.and_then(Word::parse) else { continue };
-                if let Err(RunError::Refused(refusal)) = self.tell(word.what()).await {
-                    let event = word::refused(record.seq, &refusal.message);
-                    let told = Action::Tell(RunEvent::Unknown(event));
-                    let mut state = self.state.clone();
-                    self.held.keep(&mut state, vec![told]).await?;
-                    self.state = state;
+                match self.tell(word.what()).await {
+                    Ok(()) => {}
+                    Err(RunError::Refused(refusal)) => {
+                        let event = word::refused(record.seq, &refusal.message);
+                        let told = Action::Tell(RunEvent::Unknown(event));
+                        self.held.keep(&mut self.state, vec![told]).await?;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }

@@ -15,3 +15,4 @@ mod mortal;
 mod nodes;
 mod plays;
 mod resume;
+mod spec_004;

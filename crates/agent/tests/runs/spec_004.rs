@@ -1,0 +1,235 @@
+//! What the documents say of a runtime, rule by rule: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`, `AgentLimits`,
+//! `RuntimeProfile`, `costEstimator`; and of `LLMMessage.ephemeral`.
+
+use std::sync::Arc;
+
+use throughline_agent::{
+    AgentConfig, AgentLimits, AskUser, OutputContract, RunStatus, RuntimeProfile, ToolSpec,
+};
+use throughline_core::{
+    Call, CostEstimator, Json, ReasoningConfig, RunEvent, Store, Trouble, Usage,
+};
+
+use crate::harness::*;
+
+const CLAUDE: &str = "claude-sonnet-4-5";
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+fn reflecting(config: &str) -> AgentConfig {
+    let config = format!(r#"{{"level":"low","reflection":{config}}}"#);
+    AgentConfig::minimal(CLAUDE).reasoning(&ReasoningConfig::parse(&json(&config)).unwrap())
+}
+
+fn is_reflection(call: &Call) -> bool {
+    call.items.last().is_some_and(|item| item.ephemeral)
+}
+
+/// Calls two tools in turns, and answers after six calls.
+fn busy(call: &Call) -> Says {
+    match results(call) {
+        0 | 1 | 4 | 5 => Says::Calls(&[("look", "{}")]),
+        2 | 3 => Says::Calls(&[("listen", "{}")]),
+        _ => Says::Text("Done."),
+    }
+}
+
+fn tools() -> Vec<ToolSpec> {
+    vec![ToolSpec::new("look"), ToolSpec::new("listen")]
+}
+
+async fn reflections(config: &str) -> (Vec<(u64, String)>, usize, Vec<String>) {
+    let models = Cast::default().with(CLAUDE, |call| {
+        if !is_reflection(call) {
+            return busy(call);
+        }
+        match results(call) {
+            1 => Says::Text("one look so far"),
+            2 => Says::Text("two looks now"),
+            3 => Says::Text("heard something strange"),
+            4 => Says::Text("nothing else to hear"),
+            5 => Says::Text("looking again pays"),
+            _ => Says::Text("that must be all there is"),
+        }
+    });
+    let scene = Scene::new(models, tools()).await;
+    let (begun, status) = scene.run(reflecting(config), "go").await;
+    assert_eq!(status, RunStatus::Completed);
+    let smart = scene.state(&begun.run).await.smart_state();
+    let records = smart.reflections.unwrap_or_default();
+    let told = scene.events(&begun.run).await;
+    let told = told.iter().filter(|event| matches!(event, RunEvent::Reflection(_))).count();
+    let records = records.iter().map(|record| (record.turn, record.text.to_string())).collect();
+    let said = smart.messages.iter().map(|message| message.content.to_string()).collect();
+    (records, told, said)
+}
+
+#[tokio::test]
+async fn reflection_cadence_after_tool_notes_every_turn_and_is_no_assistant_turn() {
+    let (records, told, said) = reflections(r#"{"cadence":"after_tool"}"#).await;
+    assert_eq!(records.len(), 6);
+    assert_eq!(records[0], (1, "one look so far".to_owned()));
+    assert_eq!(told, 6, "emitEvents is on by itself");
+    assert!(records.iter().all(|(_, text)| !said.contains(text)), "{said:?}");
+}
+
+#[tokio::test]
+async fn reflection_cadence_on_branch_notes_a_change_of_tools() {
+    let (records, ..) = reflections(r#"{"cadence":"on_branch"}"#).await;
+    let turns: Vec<u64> = records.iter().map(|(turn, _)| *turn).collect();
+    assert_eq!(turns, [1, 3, 5]);
+}
+
+#[tokio::test]
+async fn reflection_max_per_run_every_n_turns_max_chars_and_emit_events_are_kept() {
+    let (records, told, _) = reflections(
+        r#"{"cadence":"every_turn","maxPerRun":2,"everyNTurns":2,"maxChars":8,"emitEvents":false}"#,
+    )
+    .await;
+    let expected = [(1, "one look…".to_owned()), (3, "heard so…".to_owned())];
+    assert_eq!((records.as_slice(), told), (expected.as_slice(), 0));
+}
+
+#[tokio::test]
+async fn reflection_cadence_off_notes_nothing() {
+    assert!(reflections(r#"{"cadence":"off"}"#).await.0.is_empty());
+}
+
+#[tokio::test]
+async fn reflection_never_breaks_a_run() {
+    let models = Cast::default().with(CLAUDE, |call| {
+        if is_reflection(call) { Says::Fails(Trouble::Other) } else { busy(call) }
+    });
+    let scene = Scene::new(models, tools()).await;
+    let (_, status) = scene.run(reflecting(r#"{"cadence":"after_tool"}"#), "go").await;
+    assert_eq!(status, RunStatus::Completed);
+}
+
+#[tokio::test]
+async fn reflection_leaves_what_the_main_conversation_is_asked_as_it_was() {
+    let script = |call: &Call| if is_reflection(call) { Says::Text("hm") } else { busy(call) };
+    let with = Scene::new(Cast::default().with(CLAUDE, script), tools()).await;
+    with.run(reflecting(r#"{"cadence":"after_tool"}"#), "go").await;
+    let without = Scene::new(Cast::default().with(CLAUDE, script), tools()).await;
+    without.run(reflecting("false"), "go").await;
+    let asked = |scene: &Scene| {
+        let calls = scene.models.asked(CLAUDE).into_iter().filter(|call| !is_reflection(call));
+        calls.map(|call| (call.system, call.tools, call.items)).collect::<Vec<_>>()
+    };
+    let bodies = |asked: Vec<(Vec<_>, Vec<_>, Vec<throughline_core::Item>)>| {
+        asked
+            .into_iter()
+            .map(
+                |(system, tools, items): (
+                    Vec<throughline_core::Item>,
+                    Vec<throughline_core::Tool>,
+                    _,
+                )| {
+                    let items: Vec<_> =
+                        items.into_iter().map(|item| (item.place, item.role, item.body)).collect();
+                    (system, tools, items)
+                },
+            )
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(bodies(asked(&with)), bodies(asked(&without)));
+}
+
+#[tokio::test]
+async fn ask_user_question_is_offered_only_when_ask_user_is_on() {
+    let models = || Cast::default().with(CLAUDE, |_| Says::Text("Hello."));
+    let offered = |scene: &Scene| {
+        let call = scene.models.asked(CLAUDE).remove(0);
+        call.tools.iter().any(|tool| &*tool.name == "ask_user_question")
+    };
+    let scene = Scene::new(models(), Vec::new()).await;
+    scene.run(AgentConfig::smart(CLAUDE), "hi").await;
+    assert!(!offered(&scene));
+    let scene = Scene::new(models(), Vec::new()).await;
+    let mut agent = AgentConfig::smart(CLAUDE);
+    agent.human_in_the_loop.ask_user = Some(AskUser::default());
+    scene.run(agent, "hi").await;
+    assert!(offered(&scene));
+}
+
+#[test]
+fn runtime_profiles_preset_limits_and_explicit_values_win() {
+    let of = |profile, limits: AgentLimits| {
+        let limits = limits.over(profile);
+        (limits.max_tool_calls, limits.max_parallel_tools, limits.max_context_tokens)
+    };
+    let none = AgentLimits::default();
+    assert_eq!(of(RuntimeProfile::Fast, none), (Some(8), Some(3), Some(32_000)));
+    assert_eq!(of(RuntimeProfile::Balanced, none), (Some(20), Some(5), Some(96_000)));
+    assert_eq!(of(RuntimeProfile::Deep, none), (Some(40), Some(8), Some(200_000)));
+    assert_eq!(of(RuntimeProfile::Research, none), (Some(80), Some(10), Some(400_000)));
+    let own = AgentLimits { max_tool_calls: Some(3), ..none };
+    assert_eq!(of(RuntimeProfile::Custom, own), (Some(3), Some(5), Some(96_000)));
+}
+
+/// A price for one model alone.
+struct OneDollar;
+
+impl CostEstimator for OneDollar {
+    fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        (model == CLAUDE).then(|| if usage.output > 0 { 1.0 } else { 0.0 })
+    }
+}
+
+#[tokio::test]
+async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
+    let models = Cast::default().with(CLAUDE, busy).with("claude-opus-4-5", busy);
+    let mut scene = Scene::new(models, tools()).await;
+    let limited = |model: &str| {
+        let mut agent = AgentConfig::minimal(model);
+        agent.limits.max_cost_usd = Some(2.5);
+        agent
+    };
+    let begin = |agent: AgentConfig| Scene::start(agent, "go");
+    let error = scene.runner.begin(begin(limited(CLAUDE))).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "agents.assistant.limits.maxCostUsd: needs a cost estimator, and there is none"
+    );
+    scene.runner.costs = Some(Arc::new(OneDollar));
+    let error =
+        scene.runner.begin(begin(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
+    assert!(error.ends_with("there is no price for claude-opus-4-5"), "{error}");
+    let (begun, status) = scene.run(limited(CLAUDE), "go").await;
+    assert_eq!(status, RunStatus::Failed);
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.progress.breach.as_deref(), Some("maxCostUsd"));
+    assert_eq!(scene.models.asked(CLAUDE).len(), 3);
+}
+
+#[tokio::test]
+async fn ephemeral_is_not_invisible() {
+    const HIDDEN: &str = "MANDARIN";
+    let models = Cast::default().with(CLAUDE, |call| {
+        let told = call
+            .items
+            .iter()
+            .any(|item| item.ephemeral && item.visible().is_some_and(|text| text.contains(HIDDEN)));
+        if told { Says::Text(r#"{"n":1}"#) } else { Says::Text("no") }
+    });
+    let scene = Scene::new(models, Vec::new()).await;
+    let mut agent = AgentConfig::minimal(CLAUDE);
+    agent.output =
+        Some(OutputContract { schema: json(r#"{"type":"object"}"#), name: None, native: false });
+    for rule in &mut agent.gate.rules {
+        rule.feedback = Some(format!("{HIDDEN}: {{error}}").into());
+    }
+    let (begun, status) = scene.run(agent, "count").await;
+    assert_eq!(status, RunStatus::Completed, "the model saw it");
+    let is_there = |event: &RunEvent| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true) && message.content.contains(HIDDEN));
+    assert!(
+        scene.events(&begun.run).await.iter().any(is_there),
+        "the events and the run's log have it, marked"
+    );
+    let thread = scene.journal.read(&us(), &begun.thread, 0, 500).await.unwrap();
+    let in_thread = thread.iter().filter_map(|record| record.content.bytes());
+    let mut in_thread = in_thread.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(!in_thread.any(|text| text.contains(HIDDEN)), "the Thread has not");
+}
