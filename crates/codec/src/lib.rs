@@ -62,7 +62,7 @@ pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
 pub use crate::frozen::{first_change, frozen};
 pub use crate::gemini::Gemini;
 pub use crate::guess::{Guess, guess};
-pub use crate::repair::{Mended, Reach, Repair, repair};
+pub use crate::repair::{Mended, Reach, Repair, recount, repair};
 pub use crate::responses::OpenAiResponses;
 
 /// The wires that are built in, the most telling first: the order in which a document's wire is guessed.

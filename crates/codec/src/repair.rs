@@ -4,10 +4,11 @@
 //! again, and goes on until nothing is left to mend. It invents no signature and says no thought aloud: what comes back
 //! from the past is byte for byte what was issued, and what cannot come back is left out with what depends on it.
 
-use throughline_core::{Request, Target, Tree};
+use bytes::Bytes;
+use throughline_core::{Body, Did, Encoded, Fate, Item, Request, Seal, Target, Tree, Why};
 
-use crate::CodecError;
 use crate::audit::{Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, compatible};
+use crate::{Asked, Codec, CodecError};
 
 /// How many times a request is looked at again. One mend may uncover the next, but not for ever.
 const PASSES: usize = 32;
@@ -104,4 +105,48 @@ fn mended_at(
     }
     let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
     Ok(Repair { request, mended, audit: looked })
+}
+
+/// Takes a mended request in place of the one that was written, and tells in the Fates what reasoning it no longer has.
+pub fn recount(
+    to: &dyn Codec,
+    target: &Target,
+    encoded: &mut Encoded,
+    mended: Request,
+) -> Result<(), CodecError> {
+    let asked = Asked::of(target.clone());
+    let before = to.decode_request(&encoded.request, &asked)?;
+    let after = to.decode_request(&mended, &asked)?;
+    let mut seals: Vec<&Bytes> =
+        after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant).collect();
+    let mut thoughts: Vec<&str> = after.items.iter().filter_map(thought).collect();
+    let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Did::Elided(_));
+    let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
+    // The Items of a request that was read again stand as they stood; where that is not so, nothing is known of them.
+    let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
+    if sent.len() == items.len() {
+        for (fate, item) in sent.into_iter().zip(items) {
+            if thought(item).is_some_and(|text| !takes(&mut thoughts, &text)) {
+                fate.visible = Did::Elided(Why::ByPolicy);
+            }
+            for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
+                if !takes(&mut seals, &seal.reveal_to_tenant()) {
+                    *did = Did::Elided(Why::ByPolicy);
+                }
+            }
+        }
+    }
+    encoded.prefix = to.encode(&after)?.prefix;
+    encoded.request = mended;
+    Ok(())
+}
+
+fn thought(item: &Item) -> Option<&str> {
+    matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
+}
+
+/// Takes it out, if it is there.
+fn takes<T: PartialEq>(all: &mut Vec<T>, one: &T) -> bool {
+    let place = all.iter().position(|other| other == one);
+    place.map(|place| all.remove(place)).is_some()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{ACCEPT, CONTENT_LENGTH};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -157,6 +157,10 @@ impl Line {
         }
         // Whoever says nothing takes anything.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        if !outgoing.body.is_empty() {
+            // What a codec wrote is JSON.
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        }
         Ok(Prepared { method, place, headers, body: outgoing.body, proof })
     }
 

@@ -3,7 +3,8 @@
 //! [`Http`] sends what it is given to the [`Endpoint`] that is named, with that endpoint's key, and hands back what the
 //! provider answers, byte for byte. It retries only what is safe to repeat, leaves an endpoint alone that keeps failing, and
 //! never connects to link-local addresses or a cloud's metadata service. Nothing here reads the environment: [`usual_key`]
-//! and [`usual_address`] ask whoever does.
+//! and [`usual_address`] ask whoever does. [`EndpointModel`] joins an endpoint and the codec of its wire to
+//! the port [`Model`](throughline_core::Model).
 
 mod address;
 mod auth;
@@ -12,6 +13,7 @@ mod client;
 mod endpoint;
 mod environment;
 mod http;
+mod model;
 mod retry;
 mod sigv4;
 mod tls;
@@ -24,5 +26,6 @@ pub use crate::environment::{
     usual_address, usual_key,
 };
 pub use crate::http::{Clock, Http};
+pub use crate::model::{EndpointModel, EndpointModels, Whereabouts};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

@@ -1,11 +1,10 @@
 //! A request is made ready to be sent: read, completed with what its caller had lost, said in the provider's words, looked at
 //! and mended.
 
-use bytes::Bytes;
-use throughline_codec::{Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, repair};
-use throughline_core::{
-    Body, Call, Did, Encoded, Fate, Item, Name, Request, Seal, Target, Tenant, Tree, Why,
+use throughline_codec::{
+    Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, recount, repair,
 };
+use throughline_core::{Call, Encoded, Name, Request, Target, Tenant, Tree, Why};
 
 use crate::dialect::{self, Names};
 use crate::exchange::{Exchange, Problem, speaker};
@@ -200,50 +199,6 @@ impl Exchange<'_> {
         let mend = mend.unwrap_or_default();
         Err(Problem::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
     }
-}
-
-/// Takes the mended request, and tells in the Fates what reasoning it no longer has.
-fn recount(
-    to: &dyn Codec,
-    target: &Target,
-    encoded: &mut Encoded,
-    mended: Request,
-) -> Result<(), CodecError> {
-    let asked = Asked::of(target.clone());
-    let before = to.decode_request(&encoded.request, &asked)?;
-    let after = to.decode_request(&mended, &asked)?;
-    let mut seals: Vec<&Bytes> =
-        after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant).collect();
-    let mut thoughts: Vec<&str> = after.items.iter().filter_map(thought).collect();
-    let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Did::Elided(_));
-    let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
-    // The Items of a request that was read again stand as they stood; where that is not so, nothing is known of them.
-    let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
-    if sent.len() == items.len() {
-        for (fate, item) in sent.into_iter().zip(items) {
-            if thought(item).is_some_and(|text| !takes(&mut thoughts, &text)) {
-                fate.visible = Did::Elided(Why::ByPolicy);
-            }
-            for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
-                if !takes(&mut seals, &seal.reveal_to_tenant()) {
-                    *did = Did::Elided(Why::ByPolicy);
-                }
-            }
-        }
-    }
-    encoded.prefix = to.encode(&after)?.prefix;
-    encoded.request = mended;
-    Ok(())
-}
-
-fn thought(item: &Item) -> Option<&str> {
-    matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
-}
-
-/// Takes it out, if it is there.
-fn takes<T: PartialEq>(all: &mut Vec<T>, one: &T) -> bool {
-    let place = all.iter().position(|other| other == one);
-    place.map(|place| all.remove(place)).is_some()
 }
 
 /// Why no model is named.

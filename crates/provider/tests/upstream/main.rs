@@ -1,4 +1,5 @@
-//! The client against servers on raw sockets: what goes out, what comes back, what is sent again, and what is never told.
+//! The client against servers on raw sockets: what goes out, what comes back, what is sent again, and what is never told;
+//! and models behind it, as the simulators are.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +10,7 @@
 
 mod answers;
 mod credentials;
+mod models;
 mod retries;
 mod secrets;
 mod server;
