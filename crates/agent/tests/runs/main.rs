@@ -13,3 +13,4 @@ mod harness;
 mod mortal;
 mod plays;
 mod resume;
+mod switch;
