@@ -37,7 +37,7 @@ pub(crate) fn due(state: &State) -> Option<usize> {
         return None;
     }
     let is_loop = state.progress.turn > 0;
-    if is_loop && state.cast.is_prefix_bound(&state.model()) {
+    if is_loop && state.is_prefix_bound() {
         return None;
     }
     let exchanges = state.window.exchanges();

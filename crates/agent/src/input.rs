@@ -51,7 +51,12 @@ pub enum What {
     /// Whoever was at it is gone, and somebody else goes on.
     Interrupted,
     /// From now on another model is asked.
-    Switched(Name),
+    Switched {
+        /// The model.
+        model: Name,
+        /// Whether its seals are bound to all that was sent before them.
+        is_prefix_bound: bool,
+    },
     /// Somebody stops it.
     Cancelled(Option<Name>),
 }

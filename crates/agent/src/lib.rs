@@ -12,6 +12,7 @@ mod config;
 mod gate;
 mod input;
 mod limits;
+mod narrate;
 mod plan;
 mod progress;
 mod question;
@@ -31,6 +32,7 @@ pub use crate::config::{
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
 pub use crate::input::{Counted, Ended, Heard, Input, Replayed, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
+pub use crate::narrate::{narrate, sentence};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::progress::{
     BreakerState, Ephemeral, OpenCall, Phase, Progress, Purpose, Reflected, RunStatus, Spent,

@@ -18,6 +18,9 @@ pub struct Progress {
     /// The model that it asks, where that is not its own: after a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Name>,
+    /// That model, if its seals are bound to all that was sent before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix_bound: Option<Name>,
     /// What it does now.
     pub phase: Phase,
     /// How often a model was asked for the next step.

@@ -40,6 +40,7 @@ impl State {
             run,
             agent: cast.casting.first.clone(),
             model: None,
+            prefix_bound: None,
             phase: Phase::Waiting,
             turn: 0,
             tool_calls: 0,
@@ -97,6 +98,12 @@ impl State {
         });
         let own = || part.map_or_else(|| Name::from(""), |part| part.config.model.clone());
         other.or_else(|| self.progress.model.clone()).unwrap_or_else(own)
+    }
+
+    /// Whether the seals of the model that is asked are bound to all that was sent before them.
+    pub(crate) fn is_prefix_bound(&self) -> bool {
+        let model = self.model();
+        self.cast.is_prefix_bound(&model) || self.progress.prefix_bound.as_ref() == Some(&model)
     }
 
     /// The agent that is at it.

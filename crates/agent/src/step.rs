@@ -48,7 +48,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
             step.interrupted();
             Ok(())
         }
-        What::Switched(model) => step.switched(model),
+        What::Switched { model, is_prefix_bound } => step.switched(model, is_prefix_bound),
         What::Cancelled(reason) => step.cancelled(reason),
     };
     match done {

@@ -49,7 +49,7 @@ impl Runner {
     pub async fn tell(&self, tenant: &Tenant, run: &LogId, word: Word) -> Result<(), RunError> {
         match Driver::take(self, tenant, run).await {
             Ok(mut driver) => {
-                let told = driver.tell(word.what()).await;
+                let told = driver.hear(word).await;
                 driver.leave().await;
                 told
             }
@@ -204,6 +204,12 @@ impl Driver {
         Ok(())
     }
 
+    /// Somebody tells the run something.
+    async fn hear(&mut self, word: Word) -> Result<(), RunError> {
+        let what = word.what(&*self.held.runner.models)?;
+        self.tell(what).await
+    }
+
     /// Words that others left are heard, each once.
     async fn listen(&mut self) -> Result<(), RunError> {
         let Held { runner, tenant, run, .. } = &self.held;
@@ -217,7 +223,7 @@ impl Driver {
                 self.state.progress.heard = record.seq;
                 let word = record.content.bytes().filter(|_| &*record.kind == word::WORD);
                 let Some(word) = word.and_then(Word::parse) else { continue };
-                match self.tell(word.what()).await {
+                match self.hear(word).await {
                     Ok(()) => {}
                     Err(RunError::Refused(refusal)) => {
                         let event = word::refused(record.seq, &refusal.message);

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use throughline_core::{
-    Json, Name, Node, ToolApprovalResolution, Tree, UserQuestionResolution, json,
+    Json, Models, Name, Node, ToolApprovalResolution, Tree, UserQuestionResolution, json,
 };
 
+use crate::action::Refusal;
 use crate::input::{Ended, What};
 use crate::tool::ToolAnswer;
 
@@ -27,15 +28,19 @@ pub enum Word {
 }
 
 impl Word {
-    /// What it is to the run.
-    pub fn what(self) -> What {
-        match self {
+    /// What it is to the run. A model that is to be asked must be among these.
+    pub fn what(self, models: &dyn Models) -> Result<What, Refusal> {
+        Ok(match self {
             Word::Cancel(reason) => What::Cancelled(reason),
-            Word::Switch(model) => What::Switched(model),
+            Word::Switch(model) => {
+                let found = models.model(&model);
+                let found = found.map_err(|error| Refusal::not_found(error.message))?;
+                What::Switched { model, is_prefix_bound: found.target().profile.bound.prefix }
+            }
             Word::Decide(resolution) => What::Decided(resolution),
             Word::Answer(resolution) => What::Answer(resolution),
             Word::Return(ended) => What::Returned(ended),
-        }
+        })
     }
 
     pub(crate) fn json(&self) -> Bytes {

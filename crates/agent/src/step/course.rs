@@ -72,7 +72,7 @@ impl Step {
     }
 
     /// From now on another model is asked.
-    pub(super) fn switched(&mut self, model: Name) -> Done {
+    pub(super) fn switched(&mut self, model: Name, is_prefix_bound: bool) -> Done {
         self.must_be_open()?;
         if model.is_empty() {
             return Err(Refusal::invalid("the model has no name"));
@@ -80,6 +80,7 @@ impl Step {
         let mut event = HandoffEvent::new("switch_model".into());
         event.from = Some(self.state.model());
         event.to = Some(model.clone());
+        self.state.progress.prefix_bound = is_prefix_bound.then(|| model.clone());
         self.state.progress.model = Some(model);
         self.tell(RunEvent::Handoff(event));
         Ok(())

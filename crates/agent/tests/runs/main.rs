@@ -16,3 +16,4 @@ mod nodes;
 mod plays;
 mod resume;
 mod spec_004;
+mod switch;

@@ -1,0 +1,70 @@
+//! Sentences of events.
+
+use throughline_core::{Json, Pattern, RedactionPolicy, RunEvent};
+
+use super::narrate;
+
+fn told(events: &[&str], policy: &RedactionPolicy) -> Vec<String> {
+    let parse = |text: &&str| RunEvent::parse(&Json::parse((*text).to_owned()).unwrap()).unwrap();
+    let events: Vec<RunEvent> = events.iter().map(parse).collect();
+    narrate(&events, policy).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn each_event_is_a_sentence_and_pieces_are_none() {
+    let told = told(
+        &[
+            r#"{"type":"run","status":"running","runId":"run_1","agent":"ann"}"#,
+            r#"{"type":"message","role":"user","content":"two\nlines"}"#,
+            r#"{"type":"turn","phase":"start","turn":1,"model":"m"}"#,
+            r#"{"type":"thought","phase":"delta","turn":1,"text":"hm"}"#,
+            r#"{"type":"thought","phase":"end","turn":1,"text":"hmm","sealedBytes":12}"#,
+            r#"{"type":"thought","phase":"end","turn":1,"sealedBytes":7}"#,
+            r#"{"type":"stream","text":"an"}"#,
+            r#"{"type":"tool_call","phase":"start","name":"look","args":{"a":1}}"#,
+            r#"{"type":"tool_call","phase":"success","name":"look","result":"seen","durationMs":3}"#,
+            r#"{"type":"tool_approval","status":"approved","id":"a1","toolName":"look","decidedBy":"bob"}"#,
+            r#"{"type":"handoff","from":"m","to":"n","toolName":"switch_model"}"#,
+            r#"{"type":"message","role":"user","content":"again","ephemeral":true}"#,
+            r#"{"type":"run","status":"completed","reason":"answered"}"#,
+        ],
+        &RedactionPolicy::default(),
+    );
+    let expected = [
+        "The run run_1 is at work with the agent ann.",
+        "The user said: “two lines”",
+        "Turn 1: m was asked.",
+        "It thought (12 bytes of it sealed): “hmm”",
+        "It thought, and does not tell what (7 bytes of it sealed).",
+        "The tool look was begun with {\"a\":1}.",
+        "The tool look answered after 3 ms: “seen”",
+        "bob approved the tool look (a1).",
+        "From now on n is asked instead of m.",
+        "The user said (ephemeral: in no thread): “again”",
+        "The run is completed: answered.",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_a_policy_leaves_out_is_not_told() {
+    let policy = RedactionPolicy {
+        thinking_patterns: vec![Pattern::new("zebra").unwrap()],
+        emit_patterns: vec![Pattern::new("^plan$").unwrap()],
+        ..RedactionPolicy::default()
+    };
+    let told = told(
+        &[
+            r#"{"type":"thought","phase":"end","turn":1,"text":"the zebra knows"}"#,
+            r#"{"type":"message","role":"user","content":"my zebra has sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2"}"#,
+            r#"{"type":"plan","source":"system"}"#,
+        ],
+        &policy,
+    );
+    let expected = [
+        "It thought: “the [REDACTED] knows”",
+        "The user said: “my zebra has [REDACTED]”",
+        "Something happened that is not told (plan).",
+    ];
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,153 @@
+//! Mixed runs: pauses, kills, other models, summaries and parallel tools, in whatever order. Nothing is refused, and every
+//! seal that its reader may have goes back.
+
+use throughline_agent::{AgentConfig, AskUser, RunStatus, State, Word};
+use throughline_core::{Json, LogId, Name};
+use throughline_testkit::{Dice, cases, figure};
+
+use crate::world::{MODELS, World, decisions, drive, tell, us};
+
+/// The most that is tried: what a soak asks of cheaper tests would take days here.
+const MOST: u32 = 200;
+
+/// How often a run is taken up again before it is said to hang.
+const PATIENCE: usize = 200;
+
+#[derive(Default)]
+struct Figures {
+    runs: u64,
+    asked: u64,
+    replayed: u64,
+    withheld: u64,
+    pauses: u64,
+    kills: u64,
+    switches: u64,
+    summaries: u64,
+    together: u64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mixed_runs_are_never_refused_and_every_seal_that_may_go_back_does() {
+    let count = cases(16).min(MOST);
+    let mut figures = Figures::default();
+    for seed in 0..u64::from(count) {
+        converse(seed, &mut figures).await;
+    }
+    let Figures { runs, asked, replayed, withheld, pauses, kills, switches, summaries, together } =
+        figures;
+    for (what, number) in [
+        ("threads", u64::from(count)),
+        ("runs", runs),
+        ("answers of models", asked),
+        ("seals that went back", replayed),
+        ("seals that may not", withheld),
+        ("pauses for people", pauses),
+        ("holders that were gone", kills),
+        ("switches of the model", switches),
+        ("summaries", summaries),
+        ("answers with several calls", together),
+        ("requests that were refused", 0),
+    ] {
+        figure(&format!("mixed runs over the simulators, {what}"), number);
+    }
+    // A test in which nothing happens proves nothing.
+    for happened in [replayed, pauses, kills, switches, summaries, together] {
+        assert!(happened > 0, "something was never tried");
+    }
+}
+
+/// One thread, with a few runs.
+async fn converse(seed: u64, figures: &mut Figures) {
+    let mut dice = Dice::new(seed);
+    let world = World::new(seed, dice.below(2) == 0).await;
+    let agent = agent(&mut dice);
+    let mut thread: Option<LogId> = None;
+    for turn in 0..2 + dice.below(3) {
+        let mut agent = agent.clone();
+        agent.model = pick(&mut dice);
+        let said = format!("Question {turn} of thread {seed}: {}", "so much to say ".repeat(20));
+        let begun = world.begin(agent, thread.take(), &said).await;
+        run_out(&world, &begun.run, &mut dice, figures).await;
+        thread = Some(begun.thread);
+        figures.runs += 1;
+    }
+    let refused: Vec<_> =
+        world.simulator.ledger().entries.into_iter().filter(|entry| entry.status >= 400).collect();
+    assert!(refused.is_empty(), "thread {seed}: {refused:#?}");
+    let account = world.witness.account();
+    assert!(account.objections.is_empty(), "thread {seed}: {:#?}", account.objections);
+    figures.asked += account.asked;
+    figures.replayed += account.replayed;
+    figures.withheld += account.withheld;
+    figures.summaries += u64::try_from(account.summaries.len()).unwrap();
+}
+
+/// Goes on with a run to its end, whoever is gone and whatever changes on the way.
+async fn run_out(world: &World, run: &LogId, dice: &mut Dice, figures: &mut Figures) {
+    for number in 0..PATIENCE {
+        // Some come back under their own name, and some are others, who wait for the lease.
+        let node = world.node(["first", "second"][dice.below(2)]);
+        if number > 0 && dice.below(3) == 0 {
+            let state = node.state(&us(), run).await.unwrap();
+            if state.status() == RunStatus::Running || state.status() == RunStatus::Waiting {
+                tell(&node, run, Word::Switch(pick(dice))).await;
+                figures.switches += 1;
+            }
+        }
+        let looks = if dice.below(2) == 0 { 1 + dice.below(60) } else { usize::MAX };
+        let Some(status) = drive(&node, run, looks).await else {
+            figures.kills += 1;
+            continue;
+        };
+        let state = node.state(&us(), run).await.unwrap();
+        match status {
+            RunStatus::Completed => {
+                figures.together += together(&state);
+                return;
+            }
+            RunStatus::Waiting => {
+                figures.pauses += 1;
+                for word in decisions(&state, dice) {
+                    tell(&node, run, word).await;
+                }
+            }
+            RunStatus::Running | RunStatus::Failed | RunStatus::Cancelled => {
+                panic!("{run} is {status}: {:?}", state.progress.phase)
+            }
+        }
+    }
+    panic!("{run} never comes to an end");
+}
+
+/// How many answers called several tools.
+fn together(state: &State) -> u64 {
+    let mut calls: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+    for item in state.window.shown().filter(|item| item.call().is_some()) {
+        *calls.entry(item.place.message).or_default() += 1;
+    }
+    calls.values().filter(|count| **count > 1).count().try_into().unwrap()
+}
+
+fn pick(dice: &mut Dice) -> Name {
+    Name::from(dice.pick(&MODELS).unwrap().0)
+}
+
+/// An agent with summaries, questions, and ways to think and reflect.
+fn agent(dice: &mut Dice) -> AgentConfig {
+    let mut agent = AgentConfig::smart("").instructions("You are thorough, and never naïve.");
+    agent.human_in_the_loop.ask_user =
+        (dice.below(2) == 0).then_some(AskUser { allow_free_text: true, expires_ms: None });
+    agent.context.trigger_tokens = Some([500, 900, 4000][dice.below(3)]);
+    agent.context.keep_turns = Some(1);
+    agent.max_tokens = Some(16_000);
+    let reflection = [
+        "false",
+        r#"{"cadence":"after_tool","mode":"separate"}"#,
+        r#"{"cadence":"after_tool","mode":"piggyback"}"#,
+    ][dice.below(3)];
+    let reasoning = format!(
+        r#"{{"level":"high","native":{{"effort":"high","includeThoughts":true}},"reflection":{reflection}}}"#
+    );
+    agent.reasoning = Some(Json::parse(reasoning).unwrap());
+    agent
+}
