@@ -312,6 +312,11 @@ pub(crate) fn inbox(run: &LogId) -> LogId {
     LogId::from(format!("{run}.inbox"))
 }
 
+/// Whether a log is one in which others leave a word for a run, and no run itself.
+pub fn is_inbox(log: &LogId) -> bool {
+    log.0.ends_with(".inbox")
+}
+
 /// The appends that open the logs of a run.
 pub(crate) fn openings(run: &LogId, thread: &LogId) -> [Append; 2] {
     let opening = || LogOpening::run(thread.clone());

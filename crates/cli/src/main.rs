@@ -1,9 +1,11 @@
 //! The one binary `throughline`: the only reader of the environment, and the only printer.
 
+mod agent;
 mod amount;
 mod audit;
 mod backup;
 mod config;
+mod decide;
 mod environment;
 mod excerpt;
 mod explain;
@@ -13,11 +15,13 @@ mod forget;
 mod fork;
 mod headers;
 mod import;
+mod inbox;
 mod input;
 mod items;
 mod keys;
 mod listing;
 mod mask;
+mod narrate;
 mod options;
 mod past;
 mod prices;
@@ -30,6 +34,7 @@ mod report;
 mod rotate;
 mod rows;
 mod rules;
+mod run;
 mod runs;
 mod serve;
 mod session;
@@ -52,13 +57,13 @@ use crate::failure::Failure;
 use crate::options::{Command, Config, Options};
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match obey(&Options::parse()) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(options: &Options) -> Result<ExitCode, Failure> {
+fn obey(options: &Options) -> Result<ExitCode, Failure> {
     let done = |()| ExitCode::SUCCESS;
     match &options.command {
         Command::Show(show) => show::run(show).map(done),
@@ -70,6 +75,14 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Explain(explain) => explain::run(explain).map(done),
         Command::Sim(sim) => sim::run(sim).map(done),
         Command::Serve(serve) => serve::run(serve).map(done),
+        Command::Run(options) => run::run(options).map(done),
+        Command::Resume(options) => run::resume(options).map(done),
+        Command::Inbox(inbox) => inbox::run(inbox).map(done),
+        Command::Answer(answer) => decide::answer(answer).map(done),
+        Command::Approve(approve) => decide::approve(approve).map(done),
+        Command::Reject(reject) => decide::reject(reject).map(done),
+        Command::Cancel(cancel) => decide::cancel(cancel).map(done),
+        Command::Narrate(narrate) => narrate::run(narrate).map(done),
         Command::Threads(threads) => threads::run(threads).map(done),
         Command::Runs(runs) => runs::run(runs).map(done),
         Command::Items(items) => items::run(items).map(done),

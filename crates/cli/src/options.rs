@@ -1,5 +1,6 @@
 //! What can be asked for on the command line.
 
+mod agent;
 mod doctor;
 mod gateway;
 mod store;
@@ -14,6 +15,9 @@ use throughline_codec::CODECS;
 use throughline_core::Wire;
 use throughline_sim::Fault;
 
+pub(crate) use crate::options::agent::{
+    Answer, Approve, Cancel, Deciding, Inbox, Narrate, Reject, Resume, Run, Using,
+};
 pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
 pub(crate) use crate::options::gateway::{
     Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve, Usage, UsageBy,
@@ -62,6 +66,22 @@ pub(crate) enum Command {
     Sim(Sim),
     /// Be a gateway for the official clients: any dialect in, any provider out, reasoning always right
     Serve(Serve),
+    /// Let an agent work: with tools, questions and approvals, so that it can go on after anything
+    Run(Run),
+    /// Go on with a run, whoever was at it, or watch it
+    Resume(Resume),
+    /// List what waits for somebody: questions and approvals
+    Inbox(Inbox),
+    /// Answer a question of an agent
+    Answer(Answer),
+    /// Allow a tool call that waits for somebody
+    Approve(Approve),
+    /// Refuse a tool call that waits for somebody
+    Reject(Reject),
+    /// Stop a run
+    Cancel(Cancel),
+    /// Tell what happened in a run, and why
+    Narrate(Narrate),
     /// List the threads of a store, the one that was written to last first
     Threads(Threads),
     /// List the runs of a store, the one that was written to last first

@@ -1,6 +1,6 @@
 //! `throughline serve`: the gateway, in the foreground.
 
-mod directory;
+pub(crate) mod directory;
 mod keyring;
 mod lines;
 mod welcome;

@@ -132,38 +132,43 @@ impl Opened {
 
     /// What a failure of the open store means here: who is to do what.
     pub(crate) fn failed(&self, error: StoreError) -> Failure {
-        let message = error.to_string();
-        match error {
-            StoreError::NotFound { what, name } => {
-                let tenant = &self.tenant;
-                let (what, list) = match what {
-                    "log" => ("thread or run", "threads` and `throughline runs"),
-                    "item" => ("item", "items THREAD --format json"),
-                    what => (what, "threads"),
-                };
-                Failure::Usage(format!(
-                    "there is no {what} {name} of the tenant {tenant}: `throughline {list}` shows what there is"
-                ))
-            }
-            StoreError::Invalid(_) => Failure::Usage(message),
-            StoreError::Corrupt(_) => {
-                Failure::BadData(format!("{message}; `throughline verify` says where"))
-            }
-            StoreError::Conflict { .. }
-            | StoreError::Fenced { .. }
-            | StoreError::Held { .. }
-            | StoreError::Taken { .. }
-            | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
-            StoreError::Full
-            | StoreError::ReadOnly(_)
-            | StoreError::Locked(_)
-            | StoreError::WrongKey
-            | StoreError::KeyMissing
-            | StoreError::NewerSchema { .. }
-            | StoreError::Unreachable(_, _)
-            | StoreError::Closed
-            | StoreError::Database(_) => Failure::NoStore(message),
+        failed(error, &self.tenant)
+    }
+}
+
+/// What a failure of an open store means to a tenant: who is to do what.
+pub(crate) fn failed(error: StoreError, tenant: &Tenant) -> Failure {
+    let message = error.to_string();
+    match error {
+        StoreError::NotFound { what, name } => {
+            let (what, list) = match what {
+                "log" => ("thread or run", "threads` and `throughline runs"),
+                "item" => ("item", "items THREAD --format json"),
+                "run" => ("run", "runs"),
+                what => (what, "threads"),
+            };
+            Failure::Usage(format!(
+                "there is no {what} {name} of the tenant {tenant}: `throughline {list}` shows what there is"
+            ))
         }
+        StoreError::Invalid(_) => Failure::Usage(message),
+        StoreError::Corrupt(_) => {
+            Failure::BadData(format!("{message}; `throughline verify` says where"))
+        }
+        StoreError::Conflict { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::Held { .. }
+        | StoreError::Taken { .. }
+        | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
+        StoreError::Full
+        | StoreError::ReadOnly(_)
+        | StoreError::Locked(_)
+        | StoreError::WrongKey
+        | StoreError::KeyMissing
+        | StoreError::NewerSchema { .. }
+        | StoreError::Unreachable(_, _)
+        | StoreError::Closed
+        | StoreError::Database(_) => Failure::NoStore(message),
     }
 }
 

@@ -14,13 +14,13 @@ const SIMULATED: &[&str] =
     &["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
 
 /// The configuration as a directory.
-pub(super) struct Phonebook {
+pub(crate) struct Phonebook {
     routes: Routes,
     catalog: Arc<Catalog>,
 }
 
 impl Phonebook {
-    pub(super) fn new(routes: Routes, catalog: Arc<Catalog>) -> Self {
+    pub(crate) fn new(routes: Routes, catalog: Arc<Catalog>) -> Self {
         Self { routes, catalog }
     }
 
@@ -71,7 +71,7 @@ fn simulated(row: &Provider) -> Name {
 }
 
 /// The endpoints of the configuration, and the simulators at that address.
-pub(super) fn endpoints(
+pub(crate) fn endpoints(
     routes: &Routes,
     timeouts: &Timeouts,
     catalog: &Catalog,

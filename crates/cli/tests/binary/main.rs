@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod agents;
 mod callers;
 mod commands;
 mod config;

@@ -1,0 +1,162 @@
+//! What `run`, `resume` and their siblings share: a runner over the store, the configured models and the simulators.
+
+mod declared;
+mod follow;
+mod hint;
+mod live;
+mod people;
+mod pieces;
+mod ports;
+mod program;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use throughline_agent::{Ports, RunError, Runner};
+use throughline_codec::Catalog;
+use throughline_core::{ModelError, Models, Name, Tenant, Trouble};
+use throughline_provider::{EndpointModels, Http};
+use throughline_server::Directory as _;
+use throughline_sim::Simulator;
+use throughline_store::{Journal, open};
+use tokio::runtime::Runtime;
+
+pub(crate) use self::declared::{Tools, declared};
+pub(crate) use self::follow::{Rest, events_of, follow};
+pub(crate) use self::hint::Hint;
+pub(crate) use self::live::Live;
+pub(crate) use self::people::{answers, approvals, decisions, questions};
+
+use crate::config;
+use crate::failure::Failure;
+use crate::options::At;
+use crate::prices::PriceTable;
+use crate::serve::directory::{Phonebook, endpoints};
+use crate::store::{Missing, failed, how_to_open, not_opened};
+
+/// How long a thread may take to end after its work: one may still wait for somebody to type.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Everything that runs need.
+pub(crate) struct House {
+    pub(crate) runner: Runner,
+    pub(crate) journal: Journal,
+    pub(crate) tenant: Tenant,
+    /// The simulators, which stop when this is dropped.
+    _simulator: Option<Simulator>,
+}
+
+/// Who is asked in a house.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// The configured models and the simulators.
+    Models,
+    /// Nobody: only words are left.
+    Nobody,
+}
+
+/// Opens the store, works with runs in it, and closes it whatever came of it.
+pub(crate) fn with<T>(
+    at: &At,
+    asks: Asks,
+    tools: Tools,
+    work: impl AsyncFnOnce(&House) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the runs' threads cannot be started")?;
+    let worked = runtime.block_on(async {
+        let house = House::open(at, asks, tools).await?;
+        let worked = work(&house).await;
+        let closed = house.journal.close().await;
+        worked.and_then(|done| closed.map(|()| done).map_err(|error| house.failed(error.into())))
+    });
+    close(runtime);
+    worked
+}
+
+fn close(runtime: Runtime) {
+    runtime.shutdown_timeout(PATIENCE);
+}
+
+impl House {
+    async fn open(at: &At, asks: Asks, tools: Tools) -> Result<Self, Failure> {
+        let missing = if asks == Asks::Models { Missing::IsMade } else { Missing::Fails };
+        let (url, options) = how_to_open(at, missing)?;
+        let journal = open(&url, &options).await.map_err(|error| not_opened(error, &url))?;
+        let ports = Ports {
+            clock: Arc::new(ports::Now),
+            ids: Arc::new(ports::Timely),
+            secret: journal.derived_key("agent threads"),
+        };
+        let store = Arc::new(journal.clone());
+        let (runner, simulator) = match asks {
+            Asks::Nobody => (Runner::new(store, Arc::new(Nobody), ports), None),
+            Asks::Models => {
+                let config = config::load(at.config.as_deref())?;
+                let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
+                let simulator = simulator.context("the simulators cannot be started")?;
+                let models = models(&config, &simulator)?;
+                let mut runner = Runner::new(store, Arc::new(models), ports);
+                let book = phonebook(&config);
+                let table = PriceTable::with(config.prices.clone());
+                runner.costs = Some(Arc::new(ports::Costs { table, book }));
+                (runner, Some(simulator))
+            }
+        };
+        let runner = runner.with_tools(tools.open().await?);
+        let tenant = Tenant::from(at.tenant.as_str());
+        Ok(Self { runner, journal, tenant, _simulator: simulator })
+    }
+
+    /// What a failure of a run means here: who is to do what.
+    pub(crate) fn failed(&self, error: RunError) -> Failure {
+        match error {
+            RunError::Store(error) => failed(error, &self.tenant),
+            RunError::Config(error) => Failure::BadData(format!("the agent is not right: {error}")),
+            RunError::Damaged { .. } => {
+                Failure::BadData(format!("{error}; `throughline verify` says where"))
+            }
+            RunError::Refused(_) | RunError::Model(_) | RunError::Busy { .. } => {
+                Failure::Usage(error.to_string())
+            }
+        }
+    }
+}
+
+fn phonebook(config: &config::Config) -> Phonebook {
+    Phonebook::new(config.routes.clone(), Arc::new(Catalog::builtin().clone()))
+}
+
+/// The models that the configuration knows, and the simulated ones.
+fn models(config: &config::Config, simulator: &Simulator) -> Result<EndpointModels, Failure> {
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let lines = endpoints(&config.routes, &config.gateway.timeouts, &catalog, &simulator.url());
+    let lines = lines.map_err(|error| Failure::BadData(error.to_string()))?;
+    let http = Http::new(lines, Arc::new(ports::now));
+    let http = http.map_err(|error| Failure::BadData(error.to_string()))?;
+    let book = phonebook(config);
+    Ok(EndpointModels::new(Arc::new(http), move |model| {
+        let unknown = |message: String| ModelError::new(Trouble::Other, message);
+        let reached = book.reach(model).map_err(unknown)?;
+        let reached = reached.into_iter().next();
+        let reached = reached.ok_or_else(|| unknown(format!("nobody answers to {model}")))?;
+        if reached.is_callers {
+            let variable = reached.provider.key_env.as_deref().map(|name| format!("set {name}"));
+            let advice = variable.unwrap_or_else(|| "configure one in throughline.toml".to_owned());
+            return Err(unknown(format!("there is no key for {}: {advice}", reached.endpoint)));
+        }
+        let target = catalog.target(&reached.provider, &reached.model, &reached.account);
+        Ok((reached.endpoint, target))
+    }))
+}
+
+/// For those who only leave a word.
+struct Nobody;
+
+impl Models for Nobody {
+    fn model(&self, name: &str) -> Result<Arc<dyn throughline_core::Model>, ModelError> {
+        let message = Name::from(format!("nobody asks {name} here"));
+        Err(ModelError::new(Trouble::Other, message))
+    }
+}

@@ -1,0 +1,193 @@
+//! An agent as a person declares it: an `agent.toml`, and what the command line adds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use throughline_agent::{AgentConfig, Casting, Tool, ToolSpec};
+use throughline_core::{Json, Name};
+use throughline_tools::Declared;
+use toml::{Table, Value};
+
+use super::program::Program;
+use crate::environment::variable;
+use crate::failure::Failure;
+use crate::options::Using;
+use crate::text::plain;
+
+/// The members of an agent's file that declare tools from elsewhere.
+const ELSEWHERE: [&str; 2] = ["http", "mcp"];
+
+/// Who takes part, as the file and the command line say.
+pub(crate) fn declared(
+    using: &Using,
+    model: Option<&str>,
+    approve: &[String],
+) -> Result<Casting, Failure> {
+    let mut table = match &using.agent {
+        Some(file) => read(file)?,
+        None => Table::new(),
+    };
+    table.retain(|key, _| key != "tools" && !ELSEWHERE.contains(&key));
+    let several = table.remove("agents");
+    let name = using.agent.as_deref().map_or_else(String::new, |file| format!("{}: ", shown(file)));
+    let mut casting = match several {
+        Some(Value::Table(agents)) => {
+            let first = table.remove("first").and_then(|first| first.as_str().map(str::to_owned));
+            let first = first.or_else(|| agents.keys().next().cloned()).unwrap_or_default();
+            if let Some(other) = table.keys().next() {
+                let message = format!("{name}`{other}` has no place beside `agents` and `first`");
+                return Err(Failure::BadData(message));
+            }
+            let mut casting = Casting::solo(AgentConfig::smart(""), Vec::new());
+            casting.agents.clear();
+            for (agent, said) in agents {
+                let Value::Table(mut said) = said else {
+                    return Err(Failure::BadData(format!("{name}agents.{agent} is no table")));
+                };
+                said.entry("name").or_insert_with(|| Value::String(agent.clone()));
+                let model = model.filter(|_| agent == first);
+                let agent = one(said, model, &format!("{name}agents.{agent}: "))?;
+                casting.agents.insert(agent.name.clone(), agent);
+            }
+            casting.first = first.into();
+            casting
+        }
+        Some(_) => return Err(Failure::BadData(format!("{name}`agents` is no table"))),
+        None => Casting::solo(one(table, model, &name)?, Vec::new()),
+    };
+    for agent in casting.agents.values_mut() {
+        agent.human_in_the_loop.approve.extend(approve.iter().map(|tool| Name::from(&**tool)));
+    }
+    Ok(casting)
+}
+
+/// The tools that the file and the command line name.
+#[derive(Default)]
+pub(crate) struct Tools {
+    programs: Vec<Arc<dyn Tool>>,
+    /// MCP servers and HTTP endpoints.
+    elsewhere: Declared,
+}
+
+impl Tools {
+    /// What is named; nothing is opened yet.
+    pub(crate) fn of(using: &Using) -> Result<Self, Failure> {
+        let mut tools = Self::default();
+        if let Some(file) = &using.agent {
+            tools.read(file)?;
+        }
+        for text in &using.tool {
+            if text.starts_with("mcp:") || text.starts_with("http:") {
+                let line = Declared::line(text, &known).map_err(|problems| {
+                    Failure::Usage(format!("--tool is not right: {problems}"))
+                })?;
+                tools.elsewhere = tools.elsewhere.and(line);
+            } else {
+                tools.programs.push(Arc::new(given_program(text)?));
+            }
+        }
+        Ok(tools)
+    }
+
+    fn read(&mut self, file: &Path) -> Result<(), Failure> {
+        let name = shown(file);
+        let mut table = read(file)?;
+        let listed = match table.remove("tools") {
+            None => Vec::new(),
+            Some(Value::Array(listed)) => listed,
+            Some(_) => {
+                return Err(Failure::BadData(format!("{name}: write each tool as [[tools]]")));
+            }
+        };
+        for tool in listed {
+            self.programs.push(Arc::new(listed_program(tool, &name)?));
+        }
+        let mut others: Vec<&str> = table.keys().map(String::as_str).collect();
+        others.retain(|key| !ELSEWHERE.contains(key));
+        others.push("tools");
+        let declared = Declared::toml(&text_of(file)?, &others, &known);
+        let declared =
+            declared.map_err(|problems| Failure::BadData(format!("{name}: {problems}")))?;
+        self.elsewhere = std::mem::take(&mut self.elsewhere).and(declared);
+        Ok(())
+    }
+
+    /// Opens the servers, and gives all tools.
+    pub(crate) async fn open(self) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+        let mut tools = self.programs;
+        let opened = self.elsewhere.open().await;
+        tools.extend(opened.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?);
+        Ok(tools)
+    }
+}
+
+/// A variable of the environment, if there is one that can be read.
+fn known(name: &str) -> Option<String> {
+    variable(name).ok().flatten()
+}
+
+fn listed_program(tool: Value, file: &str) -> Result<Program, Failure> {
+    let bad = |problem: String| Failure::BadData(format!("{file}: tools: {problem}"));
+    let Value::Table(mut said) = tool else { return Err(bad("a tool is a table".to_owned())) };
+    let command = said.remove("command");
+    let command = command.as_ref().and_then(Value::as_str).map(str::to_owned);
+    let spec: ToolSpec = from_toml(&said).map_err(|problem| bad(problem.to_string()))?;
+    let missing = || bad(format!("{} has no `command` that runs it", spec.name));
+    let command = command.ok_or_else(missing)?;
+    Ok(Program::new(spec, command))
+}
+
+/// A tool as `NAME=COMMAND` says.
+fn given_program(text: &str) -> Result<Program, Failure> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+    };
+    let (name, command) = text
+        .split_once('=')
+        .map(|(name, command)| (name.trim(), command.trim()))
+        .filter(|(name, command)| is_name(name) && !command.is_empty())
+        .ok_or_else(|| {
+            let text = plain(text);
+            Failure::Usage(format!(
+                "--tool {text} is no tool: write NAME=COMMAND, as now=date, or mcp:… or http:…"
+            ))
+        })?;
+    let schema = r#"{"type":"object","properties":{"input":{"type":"string"}}}"#;
+    let schema = Json::parse(schema).map_err(|error| Failure::Usage(error.to_string()))?;
+    let description = format!("Runs `{command}`, which reads its arguments as JSON.");
+    let spec = ToolSpec::new(name).description(description).schema(schema);
+    Ok(Program::new(spec, command))
+}
+
+/// One agent, as a table says.
+fn one(mut said: Table, model: Option<&str>, place: &str) -> Result<AgentConfig, Failure> {
+    if let Some(model) = model {
+        said.insert("model".to_owned(), Value::String(model.to_owned()));
+    }
+    if !said.contains_key("model") {
+        return Err(Failure::Usage(format!(
+            "{place}no model is named: say --model, as --model sim/claude-sonnet-4-5"
+        )));
+    }
+    from_toml(&said).map_err(|problem| Failure::BadData(format!("{place}{problem}")))
+}
+
+/// What a table says, by the names that JSON has for it.
+fn from_toml<T: serde::de::DeserializeOwned>(said: &Table) -> serde_json::Result<T> {
+    serde_json::from_str(&serde_json::to_string(said)?)
+}
+
+fn read(file: &Path) -> Result<Table, Failure> {
+    let text = text_of(file)?;
+    toml::from_str(&text).map_err(|error| Failure::BadData(format!("{}: {error}", shown(file))))
+}
+
+fn text_of(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file);
+    Ok(text.with_context(|| format!("{} cannot be read", shown(file)))?)
+}
+
+fn shown(file: &Path) -> String {
+    plain(&file.display().to_string())
+}

@@ -1,0 +1,190 @@
+//! What a run tells, as it happens: what the model says on standard output, all else on standard error.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use owo_colors::{OwoColorize as _, Style};
+use throughline_agent::sentence;
+use throughline_core::{
+    PlanEvent, RedactionPolicy, RunEvent, ThoughtEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase,
+    TurnPhase,
+};
+
+use super::pieces::Pieces;
+use crate::failure::Failure;
+use crate::options::Format;
+use crate::text::{one_line, plain, width, write_out};
+
+/// What stands on the line that is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Nothing.
+    Empty,
+    /// A thought.
+    Thought,
+    /// What the model says.
+    Said,
+}
+
+/// Shows what a run tells.
+pub(crate) struct Live {
+    format: Format,
+    policy: RedactionPolicy,
+    line: Line,
+    /// What stands there, and may not all be shown yet.
+    pieces: Pieces,
+    /// Whether this turn's thoughts were told in pieces.
+    has_thought: bool,
+    /// Whether this turn's answer was told in pieces.
+    has_said: bool,
+}
+
+impl Live {
+    pub(crate) fn new(format: Format) -> Self {
+        let policy = RedactionPolicy::default();
+        let (line, pieces) = (Line::Empty, Pieces::default());
+        Self { format, policy, line, pieces, has_thought: false, has_said: false }
+    }
+
+    /// Shows one event.
+    pub(crate) fn tell(&mut self, event: &RunEvent) -> Result<(), Failure> {
+        if matches!(self.format, Format::Json) {
+            let document = event.json();
+            let told = self.policy.redact_event(&event.name(), &document);
+            return write_out(format!("{}\n", told.as_str()).as_bytes());
+        }
+        match event {
+            RunEvent::Thought(event) => self.thought(event),
+            RunEvent::Stream(event) => self.said(&event.text),
+            RunEvent::FinalAnswer(event) if !self.has_said => self.said(&event.content),
+            RunEvent::ToolCall(event) => self.tool(event),
+            RunEvent::Plan(event) => self.plan(event),
+            RunEvent::Turn(event) => {
+                if event.phase == TurnPhase::Start {
+                    (self.has_thought, self.has_said) = (false, false);
+                    return Ok(());
+                }
+                // What nobody was shown is not missed.
+                let was_shown = self.has_thought || self.has_said;
+                if event.phase == TurnPhase::Discarded && was_shown {
+                    return self.aside(
+                        "↺",
+                        Style::new().yellow(),
+                        &self.words(&RunEvent::Turn(event.clone())),
+                    );
+                }
+                Ok(())
+            }
+            RunEvent::Reflection(event) => {
+                self.aside("✎", Style::new().cyan(), &self.policy.redact_thought(&event.text))
+            }
+            RunEvent::Summarization(_)
+            | RunEvent::Handoff(_)
+            | RunEvent::Limit(_)
+            | RunEvent::Gate(_)
+            | RunEvent::Guardrail(_)
+            | RunEvent::Subagent(_) => self.aside("·", Style::new().yellow(), &self.words(event)),
+            RunEvent::FinalAnswer(_)
+            | RunEvent::ToolApproval(_)
+            | RunEvent::UserQuestion(_)
+            | RunEvent::Metadata(_)
+            | RunEvent::Progress(_)
+            | RunEvent::Cancelled(_)
+            | RunEvent::Run(_)
+            | RunEvent::Message(_)
+            | RunEvent::Replay(_)
+            | RunEvent::Usage(_)
+            | RunEvent::Unknown(_) => Ok(()),
+        }
+    }
+
+    /// Nothing more comes on this line.
+    pub(crate) fn end(&mut self) -> Result<(), Failure> {
+        match std::mem::replace(&mut self.line, Line::Empty) {
+            Line::Empty => Ok(()),
+            Line::Thought => {
+                let rest = self.pieces.finish(|text| self.policy.redact_thought(text));
+                beside(&format!("{}\n", plain(&rest).dimmed()))
+            }
+            Line::Said => {
+                let rest = self.pieces.finish(|text| self.policy.redact_text(text));
+                write_out(format!("{}\n", plain(&rest)).as_bytes())
+            }
+        }
+    }
+
+    fn thought(&mut self, event: &ThoughtEvent) -> Result<(), Failure> {
+        let text = event.text.as_deref().unwrap_or_default();
+        let is_piece = event.phase == ThoughtPhase::Delta;
+        if is_piece || (!self.has_thought && !text.is_empty()) {
+            self.has_thought |= is_piece;
+            let mark = self.begin(Line::Thought)?;
+            let shown = self.pieces.push(text, |text| self.policy.redact_thought(text));
+            beside(&format!("{mark}{}", plain(&shown).dimmed()))?;
+        }
+        if is_piece { Ok(()) } else { self.end() }
+    }
+
+    fn said(&mut self, text: &str) -> Result<(), Failure> {
+        self.has_said = true;
+        self.begin(Line::Said)?;
+        let shown = self.pieces.push(text, |text| self.policy.redact_text(text));
+        write_out(plain(&shown).as_bytes())
+    }
+
+    fn tool(&mut self, event: &ToolCallEvent) -> Result<(), Failure> {
+        let (mark, style) = match event.phase {
+            ToolCallPhase::Start => ("→", Style::new().magenta()),
+            ToolCallPhase::Success => ("←", Style::new().magenta()),
+            ToolCallPhase::Error => ("✗", Style::new().red()),
+            ToolCallPhase::Skipped => ("⊘", Style::new().yellow()),
+            ToolCallPhase::Progress => ("…", Style::new().magenta()),
+        };
+        let value = event.result.as_ref().or(event.args.as_ref());
+        let value = value.map(|value| self.policy.redact_text(value.as_str()).into_owned());
+        let problem = event.error.as_ref().map(|error| error.message.to_string());
+        let about = problem.or(value).unwrap_or_default();
+        self.aside(mark, style, &format!("{} {about}", event.name))
+    }
+
+    fn plan(&mut self, event: &PlanEvent) -> Result<(), Failure> {
+        for step in event.todo_list.iter().flatten() {
+            let mark = match step.status.as_str() {
+                "completed" => "☑",
+                "in-progress" => "▶",
+                "blocked" => "✗",
+                _ => "☐",
+            };
+            self.aside(mark, Style::new().cyan(), &self.policy.redact_text(&step.step))?;
+        }
+        Ok(())
+    }
+
+    fn words(&self, event: &RunEvent) -> String {
+        sentence(event, &self.policy).unwrap_or_default()
+    }
+
+    /// A line of its own on standard error.
+    pub(crate) fn aside(&mut self, mark: &str, style: Style, text: &str) -> Result<(), Failure> {
+        self.end()?;
+        let wide = width(std::io::stderr()).saturating_sub(2);
+        beside(&format!("{} {}\n", mark.style(style), one_line(&plain(text), wide)))
+    }
+
+    /// Ends whatever else is on the line: the mark that what begins now has.
+    fn begin(&mut self, line: Line) -> Result<String, Failure> {
+        if self.line == line {
+            return Ok(String::new());
+        }
+        self.end()?;
+        self.line = line;
+        Ok(format!("{} ", "∴".cyan()))
+    }
+}
+
+/// Writes to standard error, with colours where the terminal has them.
+fn beside(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stderr();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(written.context("standard error cannot be written")?)
+}

@@ -1,0 +1,277 @@
+//! Agents at a terminal: a run that thinks, calls tools and answers; that waits, is answered, left, resumed, stopped and told.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::kept::Kept;
+use crate::support::{Ran, throughline_with, without_keys};
+
+const MODEL: [&str; 2] = ["--model", "sim/claude-sonnet-4-5"];
+
+/// A folder with no store yet, and an agent without a plan.
+fn place(name: &str) -> Kept {
+    let kept = Kept::nothing(&format!("agents-{name}"));
+    std::fs::write(
+        kept.file("agent.toml"),
+        "kind = \"minimal\"\ninstructions = \"Be brief.\"\nreasoning = { level = \"high\" }\n",
+    )
+    .unwrap();
+    kept
+}
+
+fn said(kept: &Kept, arguments: &[&str], input: &str) -> Ran {
+    let store = kept.url();
+    let with = [arguments, &["--store", &store]].concat();
+    throughline_with(&[("NO_COLOR", "1")], &kept.folder, &with, input.as_bytes())
+}
+
+/// A run that is begun so, with that agent and a tool.
+fn begun(kept: &Kept, more: &[&str], input: &str) -> Ran {
+    let agent = ["--agent", "agent.toml", "--tool", "now=echo noon"];
+    said(kept, &[&["run", "What is the time?"][..], &MODEL, &agent, more].concat(), input)
+}
+
+/// The first word in a text that begins so.
+fn named(text: &str, prefix: &str) -> String {
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
+    text[found..].split(is_end).next().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_thinks_calls_its_tool_and_answers() {
+    let kept = place("answers");
+    let ran = begun(&kept, &[], "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("noon") && ran.out.ends_with('\n'), "{}", ran.out);
+    for told in ["▸ run_", "of thread_", "∴ ", "→ now {", "← now \"noon"] {
+        assert!(ran.err.contains(told), "{told} is not in {}", ran.err);
+    }
+    let run = named(&ran.err, "run_");
+    let narrated = said(&kept, &["narrate", &run], "");
+    assert_eq!(narrated.code, 0, "{}", narrated.err);
+    for told in [
+        "The user said: “What is the time?”",
+        "Turn 1: sim/claude-sonnet-4-5 was asked.",
+        "It thought",
+        "The tool now answered",
+        "It answered: “",
+        "is completed: answered.",
+    ] {
+        assert!(narrated.out.contains(told), "{told} is not in {}", narrated.out);
+    }
+    // The thread goes on with another model, and has what was said before.
+    let thread = named(&ran.err, "thread_");
+    let more = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
+    let again = said(&kept, &more, "");
+    assert_eq!(again.code, 0, "{}", again.err);
+    let runs = said(&kept, &["runs", "--thread", &thread, "--format", "json"], "");
+    let runs: Value = serde_json::from_str(&runs.out).unwrap();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn events_are_lines_of_json_for_programs() {
+    let kept = place("json");
+    let ran = begun(&kept, &["--format", "json"], "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let events: Vec<Value> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    for kind in ["run", "message", "turn", "thought", "tool_call", "usage", "finalAnswer"] {
+        assert!(kinds.contains(&kind), "{kind} is not in {kinds:?}");
+    }
+}
+
+#[test]
+fn what_waits_is_told_answered_once_and_gone_on_with() {
+    let kept = place("waits");
+    let ran = begun(&kept, &["--approve", "now"], "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.out, "", "nothing is answered yet");
+    let (run, id) = (named(&ran.err, "run_"), named(&ran.err, "throughline approve "));
+    assert_eq!(id, "throughline");
+    let inbox = said(&kept, &["inbox", "--format", "json"], "");
+    let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
+    let waits = &inbox["waiting"][0];
+    let id = waits["id"].as_str().unwrap();
+    assert_eq!(waits["kind"], "approval");
+    assert_eq!((&waits["run"], &waits["tool"]), (&Value::from(run.clone()), &Value::from("now")));
+    assert!(ran.err.contains(&format!("throughline approve {id}")), "{}", ran.err);
+    assert!(ran.err.contains(&format!("throughline resume {run} --agent agent.toml")));
+    let shown = said(&kept, &["inbox"], "");
+    assert!(shown.out.contains(id) && shown.out.contains("now {"), "{}", shown.out);
+    // Nobody else's, no other kind, nothing that is not there, and nothing that does not fit.
+    for (arguments, problem) in [
+        (vec!["approve", "nothing"], "nothing of the name nothing waits"),
+        (vec!["answer", id, "yes"], "is an approval: it takes `throughline approve`"),
+        (vec!["approve", id, "--args", "{"], "--args is not JSON"),
+        (vec!["approve", id, "--args", "[]"], "do not fit the schema"),
+        (vec!["approve", id, "--tenant", "other"], "nothing of the name"),
+    ] {
+        let refused = said(&kept, &arguments, "");
+        assert_eq!(refused.code, 2, "{arguments:?}: {}", refused.err);
+        assert!(refused.err.contains(problem), "{problem} is not in {}", refused.err);
+    }
+    let approved = said(&kept, &["approve", id, "--by", "ann"], "");
+    assert_eq!(approved.code, 0, "{}", approved.err);
+    let twice = said(&kept, &["reject", id], "");
+    assert_eq!(twice.code, 2, "{}", twice.out);
+    let without = said(&kept, &["resume", &run], "");
+    assert_eq!(without.code, 2);
+    assert!(without.err.contains("tools that are not given: now"), "{}", without.err);
+    let resumed = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert!(resumed.out.contains("noon"), "{} {}", resumed.out, resumed.err);
+    let empty = said(&kept, &["inbox"], "");
+    assert_eq!(empty.out, "nothing waits for anybody\n");
+    let narrated = said(&kept, &["narrate", &run], "");
+    assert!(narrated.out.contains("ann approved the tool now"), "{}", narrated.out);
+}
+
+#[test]
+fn people_are_asked_where_the_run_is() {
+    let kept = place("asks");
+    let ran = begun(&kept, &["--approve", "*", "--ask"], "perhaps\nn too early\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.matches("may it run?").count() == 2, "{}", ran.err);
+    let narrated = said(&kept, &["narrate", &named(&ran.err, "run_")], "");
+    assert!(narrated.out.contains("rejected the tool now"), "{}", narrated.out);
+    assert!(narrated.out.contains("too early"), "{}", narrated.out);
+}
+
+#[test]
+fn a_question_of_the_model_is_answered_from_elsewhere() {
+    let kept = place("questions");
+    std::fs::write(
+        kept.file("agent.toml"),
+        "kind = \"minimal\"\n[humanInTheLoop]\naskUser = { allowFreeText = true }\n",
+    )
+    .unwrap();
+    let ran = said(&kept, &[&["run", "Ask me.", "--agent", "agent.toml"][..], &MODEL].concat(), "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let inbox = said(&kept, &["inbox", "--format", "json"], "");
+    let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
+    let waits = &inbox["waiting"][0];
+    assert_eq!(waits["kind"], "question", "{inbox} {}", ran.err);
+    let (id, asked) = (waits["id"].as_str().unwrap(), waits["questions"].as_array().unwrap());
+    let few = said(&kept, &["answer", id, "1", "2", "3", "4", "5", "6", "7"], "");
+    assert_eq!(few.code, 2);
+    assert!(few.err.contains("give one for each"), "{}", few.err);
+    let ones = vec!["1"; asked.len()];
+    let answered = said(&kept, &[&["answer", id][..], &ones].concat(), "");
+    assert_eq!(answered.code, 0, "{}", answered.err);
+    let resumed = said(&kept, &["resume", &named(&ran.err, "run_")], "");
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert!(!resumed.out.is_empty());
+}
+
+#[test]
+fn a_run_is_left_resumed_and_stopped() {
+    let kept = place("left");
+    // The tool waits until somebody says that it may go on, so that the run is in the middle of it.
+    let (began, store) = (kept.file("began"), kept.url());
+    let tool = format!("slow=touch {}; cat; exec sleep 60", began.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+    let mut child = without_keys(&mut command)
+        .args(["run", "Slowly", "--agent", "agent.toml", "--tool", &tool, "--store", &store])
+        .args(MODEL)
+        .env("NO_COLOR", "1")
+        .current_dir(&kept.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !began.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before its tool began");
+        std::thread::yield_now();
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{err}");
+    let run = named(&err, "run_");
+    assert!(err.contains(&format!("`throughline resume {run} --agent")), "{err}");
+    // Nobody knows whether the tool took effect, so a person is asked, and it is not run again.
+    std::fs::remove_file(&began).unwrap();
+    let resumed = said(&kept, &["resume", &run, "--agent", "agent.toml", "--tool", &tool], "");
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert!(resumed.err.contains("throughline approve "), "{}", resumed.err);
+    assert!(!began.exists(), "the tool was run again");
+    let cancelled = said(&kept, &["cancel", &run, "--reason", "enough"], "");
+    assert_eq!(cancelled.code, 0, "{}", cancelled.err);
+    let again = said(&kept, &["cancel", &run], "");
+    assert_eq!(again.code, 2);
+    assert!(again.err.contains("is over: it was cancelled"), "{}", again.err);
+    let narrated = said(&kept, &["narrate", &run], "");
+    assert!(narrated.out.contains("Somebody stopped it: enough."), "{}", narrated.out);
+}
+
+#[test]
+fn a_run_goes_on_in_the_background() {
+    let kept = place("detached");
+    let ran = begun(&kept, &["--detach"], "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let run = ran.out.trim().to_owned();
+    assert!(run.starts_with("run_") && ran.err.contains(&format!("throughline resume {run}")));
+    // Whoever watches it sees it end, whichever process is at it.
+    let watched = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
+    assert_eq!(watched.code, 0, "{}", watched.err);
+    let narrated = said(&kept, &["narrate", &run], "");
+    assert!(narrated.out.contains("is completed: answered."), "{}", narrated.out);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_asked() {
+    let kept = place("wrong");
+    std::fs::write(kept.file("bad.toml"), "model = \"sim/gpt-5.2\"\nkindness = 1\n").unwrap();
+    std::fs::write(kept.file("broken.toml"), "model = ").unwrap();
+    std::fs::write(kept.file("tools.toml"), "[[tools]]\nname = \"a\"\n").unwrap();
+    for (arguments, code, problem) in [
+        (vec!["run", "Hi"], 2, "no model is named: say --model"),
+        (vec!["run", "Hi", "--model", "sin/claude-x"], 2, "did you mean `sim/claude-x`?"),
+        (vec!["run", "Hi", "--model", "claude-sonnet-5"], 2, "set ANTHROPIC_API_KEY"),
+        (vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "now"], 2, "write NAME=COMMAND"),
+        (vec!["run", "-", "--model", "sim/gpt-5.2"], 2, "says nothing to the agent"),
+        (vec!["run", "Hi", "--agent", "bad.toml"], 65, "unknown field `kindness`"),
+        (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml"),
+        (vec!["run", "Hi", "--agent", "absent.toml"], 1, "absent.toml cannot be read"),
+        (
+            vec!["run", "Hi", "--agent", "tools.toml", "--model", "sim/gpt-5.2"],
+            65,
+            "a has no `command`",
+        ),
+        (
+            vec!["run", "Hi", "--model", "sim/gpt-5.2", "--thread", "nowhere"],
+            2,
+            "there is no thread or run nowhere",
+        ),
+        (vec!["resume", "run_nowhere"], 2, "there is no run run_nowhere"),
+        (vec!["cancel", "run_nowhere"], 2, "there is no run run_nowhere"),
+        (vec!["narrate", "run_nowhere"], 2, "there is no thread or run run_nowhere"),
+        (vec!["inbox", "--run", "run_nowhere"], 2, "there is no run run_nowhere"),
+        (vec!["run", "Hi", "--ask", "--no-ask"], 2, "cannot be used with"),
+    ] {
+        let ran = said(&kept, &arguments, "");
+        assert_eq!(ran.code, code, "{arguments:?}: {} {}", ran.out, ran.err);
+        assert!(ran.err.contains(problem), "{arguments:?}: {problem} is not in {}", ran.err);
+    }
+}
+
+#[test]
+fn a_secret_is_not_shown() {
+    let kept = place("secret");
+    let secret = crate::support::kept::SECRET;
+    std::fs::write(kept.file("keys"), secret).unwrap();
+    let tool = ["--agent", "agent.toml", "--tool", "keys=cat keys"];
+    let words = format!("My key is {secret}");
+    let ran = said(&kept, &[&["run", "-"][..], &tool, &MODEL].concat(), &words);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!ran.err.contains(secret) && !ran.out.contains(secret), "{} {}", ran.err, ran.out);
+    let narrated = said(&kept, &["narrate", &named(&ran.err, "run_")], "");
+    assert!(!narrated.out.contains(secret), "{}", narrated.out);
+    assert!(narrated.out.contains("[REDACTED]"), "{}", narrated.out);
+}
