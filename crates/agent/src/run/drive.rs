@@ -108,6 +108,8 @@ struct Driver {
     work: JoinSet<What>,
     /// What is to be done.
     todo: VecDeque<Action>,
+    /// Whether nobody held the run before.
+    is_first: bool,
 }
 
 impl Driver {
@@ -118,7 +120,8 @@ impl Driver {
         held.fence = Some(lease.fence);
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
-        Ok(Self { held, state, events, work: JoinSet::new(), todo: VecDeque::new() })
+        let is_first = lease.fence.0.get() == 1;
+        Ok(Self { held, state, events, work: JoinSet::new(), todo: VecDeque::new(), is_first })
     }
 
     /// Gives the run back. A step that is not kept is nobody's.
@@ -135,9 +138,16 @@ impl Driver {
     async fn go(&mut self) -> Result<RunStatus, RunError> {
         self.expire().await?;
         self.listen().await?;
-        // What an earlier holder had begun is taken up again.
-        if self.todo.is_empty() && !matches!(self.state.progress.phase, Phase::Ended { .. }) {
-            self.happen(What::Interrupted).await?;
+        let phase = self.state.progress.phase.clone();
+        match phase {
+            // Nobody had it before, so nobody has begun anything.
+            Phase::Asking { purpose } if self.is_first => {
+                self.todo.push_back(Action::Call(purpose))
+            }
+            Phase::Asking { .. } | Phase::Working | Phase::Waiting if self.todo.is_empty() => {
+                self.happen(What::Interrupted).await?;
+            }
+            Phase::Asking { .. } | Phase::Working | Phase::Waiting | Phase::Ended { .. } => {}
         }
         let (runner, tenant, run) =
             (self.held.runner.clone(), self.held.tenant.clone(), self.held.run.clone());
