@@ -31,6 +31,9 @@ pub struct Casting {
     /// The models whose seals are bound to all that was sent before them.
     #[serde(default)]
     pub prefix_bound: BTreeSet<Name>,
+    /// What whoever began the run wants to find with it, verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Json>,
 }
 
 impl Casting {
@@ -38,7 +41,7 @@ impl Casting {
     pub fn solo(agent: AgentConfig, tools: Vec<ToolSpec>) -> Self {
         let first = agent.name.clone();
         let agents = Agents::from([(first.clone(), agent)]);
-        Self { first, agents, tools, prefix_bound: BTreeSet::new() }
+        Self { first, agents, tools, prefix_bound: BTreeSet::new(), note: None }
     }
 }
 

@@ -26,6 +26,10 @@ const LONGEST: usize = 4000;
 /// Up to where the window is to be covered, if it is time for that.
 pub(crate) fn due(state: &State) -> Option<usize> {
     let part = state.part()?;
+    if state.progress.compacts {
+        // Everything is covered: no exchange is under way.
+        return Some(state.window.items.len()).filter(|all| *all > 0);
+    }
     if !part.config.summarises() || state.progress.no_summary {
         return None;
     }

@@ -25,6 +25,8 @@ pub struct Input {
 pub enum What {
     /// Somebody spoke: the run begins. Each body is one part of one message.
     Said(Vec<Body>),
+    /// Somebody wants what is old summarised, and nothing else: the run begins, and ends with the summary.
+    Compact,
     /// A model answered.
     Answered(Box<Heard>),
     /// A model did not answer.

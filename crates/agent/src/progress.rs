@@ -58,9 +58,15 @@ pub struct Progress {
     /// Whether older parts of the conversation could not be summarised, so that this is not tried again in this run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_summary: bool,
+    /// Whether it is there for a summary alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compacts: bool,
     /// How often an archived answer was brought back.
     #[serde(default)]
     pub brought_back: u64,
+    /// The last record of the Thread before it began.
+    #[serde(default)]
+    pub from: u64,
     /// The last word in its inbox that was heard.
     #[serde(default)]
     pub heard: u64,

@@ -32,7 +32,7 @@ use crate::action::Refusal;
 use crate::cast::{ByLength, Cast, Casting};
 use crate::config::InvalidConfig;
 use crate::input::{Input, What};
-use crate::progress::RunStatus;
+use crate::progress::{Progress, RunStatus};
 use crate::run::keep::Held;
 use crate::state::State;
 use crate::step::step;
@@ -152,7 +152,17 @@ impl Runner {
     }
 
     /// Begins a run: when it returns, the run is kept, and nobody is at it yet.
-    pub async fn begin(&self, start: Start) -> Result<Begun, RunError> {
+    pub async fn begin(&self, mut start: Start) -> Result<Begun, RunError> {
+        let said = std::mem::take(&mut start.said);
+        self.begin_with(start, What::Said(said)).await
+    }
+
+    /// Begins a run that summarises all that was said on a Thread, and does nothing else.
+    pub async fn begin_compaction(&self, start: Start) -> Result<Begun, RunError> {
+        self.begin_with(start, What::Compact).await
+    }
+
+    async fn begin_with(&self, start: Start, what: What) -> Result<Begun, RunError> {
         let cast = self.cast(start.casting)?;
         self.check_costs(&cast)?;
         let run = LogId(self.ids.fresh("run"));
@@ -170,7 +180,8 @@ impl Runner {
         let log = thread.log.clone();
         let of = Held::of(self, start.tenant.clone(), run.clone(), thread);
         let (mut held, known, window) = of;
-        let state = State::new(run.0.clone(), cast, known, window, &now.to_string());
+        let mut state = State::new(run.0.clone(), cast, known, window, &now.to_string());
+        state.progress.from = held.folded.last;
         let casting = serde_json::to_vec(&state.cast.casting);
         let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
         held.opening = Some(keep::Opening {
@@ -178,8 +189,7 @@ impl Runner {
             thread: start.thread.is_none(),
             once: start.once,
         });
-        let said = Input { at: now, what: What::Said(start.said) };
-        let (mut state, mut actions) = step(state, said);
+        let (mut state, mut actions) = step(state, Input { at: now, what });
         keep::mark_run(&mut state, &mut actions, &run.0);
         let kept = held.keep(&mut state, actions).await?;
         if let Some((thread, run)) = kept.repeated {
@@ -211,6 +221,16 @@ impl Runner {
     pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
         let (_, state) = load::run(self, tenant, run).await?;
         Ok(state)
+    }
+
+    /// Who takes part in a run, and how far it is. Its Thread is not read for that.
+    pub async fn progress(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+    ) -> Result<(Casting, Progress), RunError> {
+        let head = self.head(tenant, run).await?;
+        load::progress(self, tenant, &head).await
     }
 
     /// How a run stands.

@@ -54,7 +54,9 @@ impl State {
             breach: None,
             ids: 0,
             no_summary: false,
+            compacts: false,
             brought_back: 0,
+            from: 0,
             heard: 0,
         };
         Self::resumed(cast, smart, window, progress)

@@ -36,6 +36,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     let mut step = Step { state, at: input.at, actions: Vec::new() };
     let done = match input.what {
         What::Said(bodies) => step.said(bodies),
+        What::Compact => step.compact(),
         What::Answered(heard) => step.answered(*heard),
         What::Failed { purpose, error, streamed } => step.failed(purpose, &error, streamed),
         What::ToolsBegan(calls) => step.began(&calls),

@@ -110,6 +110,15 @@ pub trait Store: Send + Sync {
     /// Writes the events of a Run, which exists, by that right.
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter>;
 
+    /// The Runs of a Thread, the newest first: at most `limit` of them, older than `before`.
+    fn runs_of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        thread: &'a LogId,
+        before: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>>;
+
     /// What waits for a person, of one log or of all.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
     -> Boxed<'a, Vec<Pending>>;

@@ -12,12 +12,13 @@ use throughline_core::{
 };
 
 use crate::backend::{
-    Backend, Erase, Erased, Guard, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode,
+    Backend, Erase, Erased, Guard, Order, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode,
     SealedRecord, Span,
 };
 use crate::cipher;
 use crate::events::RunEvents;
 use crate::keys::Keys;
+use crate::listing::Page;
 use crate::manifest::{Signer, hex};
 use crate::options::Options;
 use crate::postgres::Postgres;
@@ -362,6 +363,17 @@ impl Store for Journal {
 
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter> {
         Box::new(RunEvents::new(self.clone(), tenant.clone(), run.clone(), fence))
+    }
+
+    fn runs_of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        thread: &'a LogId,
+        before: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>> {
+        let page = Page { after: before.cloned(), limit, order: Order::Newest };
+        Box::pin(Journal::runs(self, tenant, Some(thread), page))
     }
 
     fn pending<'a>(

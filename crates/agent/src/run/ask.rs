@@ -20,6 +20,9 @@ pub(crate) struct Question {
     pub(crate) call: Call,
     pub(crate) purpose: Purpose,
     pub(crate) turn: u64,
+    /// The run, and how many ids it had made up: the Items of the answer get the next ones.
+    pub(crate) run: Name,
+    pub(crate) ids: u64,
     pub(crate) agent: Name,
     /// Whether pieces of text are held back until the answer was taken.
     pub(crate) holds: bool,
@@ -45,7 +48,7 @@ impl Question {
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Ended(reply)) => return self.heard(*reply, fates, streamed, began),
-                Ok(Event::Delta { delta, .. }) => streamed |= self.tell(&delta).await,
+                Ok(Event::Delta { index, delta }) => streamed |= self.tell(index, &delta).await,
                 Ok(Event::Failed(failure)) => {
                     let error = error_of(&failure);
                     return What::Failed { purpose: self.purpose, error, streamed };
@@ -73,15 +76,22 @@ impl Question {
     }
 
     /// Tells a piece: whether it was one of the answer itself.
-    async fn tell(&self, delta: &Delta) -> bool {
+    async fn tell(&self, index: u32, delta: &Delta) -> bool {
         if !self.purpose.is_turn() {
             return false;
         }
+        let number = self.ids.saturating_add(1).saturating_add(index.into());
+        let id = Some(Name::from(format!("{}.i{number}", self.run)));
         let event = match delta {
-            Delta::Text(text) if !self.holds => RunEvent::Stream(StreamEvent::new(text.clone())),
+            Delta::Text(text) if !self.holds => {
+                let mut event = StreamEvent::new(text.clone());
+                event.id = id;
+                RunEvent::Stream(event)
+            }
             Delta::Thought(text) => {
                 let mut event = ThoughtEvent::new(ThoughtPhase::Delta, self.turn);
                 event.text = Some(text.clone());
+                event.id = id;
                 event.agent = Some(self.agent.clone());
                 RunEvent::Thought(event)
             }

@@ -313,6 +313,8 @@ impl Driver {
             call,
             purpose,
             turn: self.state.progress.turn,
+            run: self.state.progress.run.clone(),
+            ids: self.state.progress.ids,
             agent: self.state.progress.agent.clone(),
             holds: part.is_some_and(|part| part.output.is_some()),
             events: Arc::clone(&self.events),

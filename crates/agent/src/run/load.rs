@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Folded, Item, LogId, Record, SmartState, Store, StoreError, Tenant, ThreadState, restore_items,
+    Folded, Item, LogHead, LogId, Record, SmartState, Store, StoreError, Tenant, ThreadState,
+    restore_items,
 };
 
 use crate::cast::{Cast, Casting};
@@ -95,11 +96,24 @@ pub(crate) async fn run(
     tenant: &Tenant,
     run: &LogId,
 ) -> Result<(Held, State), RunError> {
-    let store = &*runner.store;
     let damaged = |problem: &str| RunError::Damaged { run: run.0.clone(), problem: problem.into() };
     let own = runner.head(tenant, run).await?;
     let thread = own.of.clone().ok_or_else(|| damaged("it belongs to no thread"))?;
-    let thread = self::thread(store, tenant, &thread).await?;
+    let thread = self::thread(&*runner.store, tenant, &thread).await?;
+    let (casting, progress) = self::progress(runner, tenant, &own).await?;
+    let cast = Arc::new(Cast::new(casting, Arc::clone(&runner.counter))?);
+    let (held, smart, window) = Held::of(runner, tenant.clone(), run.clone(), thread);
+    Ok((held, State::resumed(cast, smart, window, progress)))
+}
+
+/// Who takes part in a run, and how far it is.
+pub(crate) async fn progress(
+    runner: &Runner,
+    tenant: &Tenant,
+    own: &LogHead,
+) -> Result<(Casting, Progress), RunError> {
+    let (store, run) = (&*runner.store, &own.log);
+    let damaged = |problem: &str| RunError::Damaged { run: run.0.clone(), problem: problem.into() };
     let first = store.read(tenant, run, 0, 1).await?;
     let first = first.first().and_then(|record| record.content.bytes());
     let first = first.ok_or_else(|| damaged("who takes part is no more"))?;
@@ -110,9 +124,7 @@ pub(crate) async fn run(
     let progress = progress.ok_or_else(|| damaged("how far it was is no more"))?;
     let progress: Progress =
         serde_json::from_slice(progress).map_err(|error| damaged(&error.to_string()))?;
-    let cast = Arc::new(Cast::new(casting, Arc::clone(&runner.counter))?);
-    let (held, smart, window) = Held::of(runner, tenant.clone(), run.clone(), thread);
-    Ok((held, State::resumed(cast, smart, window, progress)))
+    Ok((casting, progress))
 }
 
 /// The Item of that number in a Thread, if it is still there.

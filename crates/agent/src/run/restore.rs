@@ -36,7 +36,7 @@ impl Runner {
             // What is made up from now on is of the new run; what waits for a person keeps its name.
             progress.run = run.0.clone();
         }
-        progress.heard = 0;
+        (progress.heard, progress.from) = (0, 0);
         // The archived answers come first, so the rest of the Thread begins behind them.
         let mut moved = Vec::new();
         for (place, (name, _)) in (1_u64..).zip(&archived) {

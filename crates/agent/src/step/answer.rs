@@ -90,8 +90,9 @@ impl Step {
         let items = self.adopt(reply.items);
         let calls: Vec<ToolCall> = items.iter().filter_map(Item::call).cloned().collect();
         self.tell_of(&items);
-        self.keep(items);
         let mut event = TurnEvent::new(TurnPhase::End, self.state.progress.turn);
+        event.items = Some(items.iter().map(|item| item.id.0.clone()).collect());
+        self.keep(items);
         event.reason = Some(word_of(&reply.stop));
         self.tell(RunEvent::Turn(event));
         if reply.stop == Stop::Paused && calls.is_empty() {
@@ -136,9 +137,12 @@ impl Step {
         let first = self.state.window.next;
         let who = self.state.part().map(|part| part.config.identity()).unwrap_or_default();
         let mut renamed: HashMap<ItemId, ItemId> = HashMap::new();
+        // These ids come first and one by one: whoever asked knew them, and told the pieces under them.
         for item in &mut items {
             let id = ItemId(self.fresh("i"));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
+        }
+        for item in &mut items {
             item.place.message += first;
             match &mut item.body {
                 Body::Thought(thought) => {
@@ -184,7 +188,8 @@ impl Step {
                     self.tell(RunEvent::Thought(event));
                 }
                 Body::Text(text) if !text.is_empty() => {
-                    let event = MessageEvent::new("assistant".into(), text.clone());
+                    let mut event = MessageEvent::new("assistant".into(), text.clone());
+                    event.id = Some(item.id.0.clone());
                     self.tell(RunEvent::Message(event));
                 }
                 _ => {}
@@ -234,7 +239,8 @@ impl Step {
         let id = self.fresh("i");
         let item = compact::item(id, &words, &covered, self.state.window.summary.as_ref());
         summary.record.extras.push(compact::covers(&item, covered.len()));
-        let from = self.state.window.items.first().map_or(0, |kept| kept.seq);
+        let behind = covered.iter().map(|kept| kept.seq).max().map_or(0, |last| last + 1);
+        let from = self.state.window.items.first().map_or(behind, |kept| kept.seq);
         self.keep(vec![item]);
         self.archive(&covered);
         let mut event = SummarizationEvent::new(summary.text.clone());
@@ -253,11 +259,19 @@ impl Step {
         self.state.smart.summary_records.get_or_insert_default().push(summary.record);
         self.set_context("__contextFrom", Some(Json::from(from)));
         self.tell(RunEvent::Summarization(Box::new(event)));
-        self.next();
+        if self.state.progress.compacts {
+            self.end(RunStatus::Completed, "summarised");
+        } else {
+            self.next();
+        }
     }
 
-    /// It goes on without a summary, as long as there is room.
+    /// It goes on without a summary, as long as there is room. A run that is there for one alone has failed.
     pub(super) fn no_summary(&mut self) {
+        if self.state.progress.compacts {
+            self.end(RunStatus::Failed, "the model wrote no summary");
+            return;
+        }
         self.state.progress.no_summary = true;
         self.next();
     }

@@ -8,17 +8,37 @@ use throughline_core::{
 };
 
 use crate::action::{Action, Refusal};
-use crate::progress::{Phase, RunStatus, Stage};
+use crate::compact;
+use crate::progress::{Phase, Purpose, RunStatus, Stage};
 use crate::step::{Done, Step};
 use crate::tool::ToolAnswer;
 
 impl Step {
-    /// Somebody spoke, and the run begins.
-    pub(super) fn said(&mut self, bodies: Vec<Body>) -> Done {
+    fn must_begin(&self) -> Done {
         if self.state.progress.turn > 0 || self.state.progress.phase != Phase::Waiting {
             let run = &self.state.progress.run;
             return Err(Refusal::conflict(format!("run {run} has begun: begin another one")));
         }
+        Ok(())
+    }
+
+    /// Somebody wants a summary of all that was said, and the run begins.
+    pub(super) fn compact(&mut self) -> Done {
+        self.must_begin()?;
+        self.state.progress.since = self.now();
+        self.state.progress.compacts = true;
+        self.stand(RunStatus::Running, None);
+        if compact::due(&self.state).is_some() {
+            self.ask(Purpose::Summary);
+        } else {
+            self.end(RunStatus::Completed, "there is nothing to summarise");
+        }
+        Ok(())
+    }
+
+    /// Somebody spoke, and the run begins.
+    pub(super) fn said(&mut self, bodies: Vec<Body>) -> Done {
+        self.must_begin()?;
         if bodies.is_empty() && self.state.window.items.is_empty() {
             return Err(Refusal::invalid("nothing is said: give the run a message"));
         }
@@ -27,10 +47,12 @@ impl Step {
         let message = self.state.window.next;
         let mut items = Vec::with_capacity(bodies.len());
         for (part, body) in (0..).zip(bodies) {
-            if let Body::Text(text) = &body {
-                self.tell(RunEvent::Message(MessageEvent::new("user".into(), Arc::clone(text))));
-            }
             let id = self.fresh("i");
+            if let Body::Text(text) = &body {
+                let mut event = MessageEvent::new("user".into(), Arc::clone(text));
+                event.id = Some(id.clone());
+                self.tell(RunEvent::Message(event));
+            }
             items.push(Item::new(ItemId(id), Place { message, part }, Role::User, body));
         }
         self.keep(items);
@@ -42,6 +64,8 @@ impl Step {
     pub(super) fn interrupted(&mut self) {
         match self.state.progress.phase.clone() {
             Phase::Ended { .. } => self.act(Action::Rest),
+            // Everybody knows already what it waits for.
+            Phase::Waiting if self.only_waits() => self.act(Action::Rest),
             Phase::Asking { purpose } => {
                 // What the model had said is thrown away whole: nothing of it was kept.
                 let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
@@ -56,6 +80,14 @@ impl Step {
                 self.go_on();
             }
         }
+    }
+
+    /// Whether nothing can be done before somebody decides.
+    fn only_waits(&self) -> bool {
+        let calls = &self.state.progress.calls;
+        let is_settled = |stage: &Stage| *stage == Stage::Done || stage.pending().is_some();
+        calls.iter().any(|call| call.stage.pending().is_some())
+            && calls.iter().all(|call| is_settled(&call.stage))
     }
 
     /// A call that was begun: if running it again does no harm, it is run again. Otherwise nobody knows how it ended.

@@ -130,8 +130,10 @@ impl Step {
         let id = self.fresh("i");
         let place = Place { message: self.state.window.next, part: 0 };
         let body = throughline_core::Body::Text(text.into());
+        let mut event = MessageEvent::new("assistant".into(), text.into());
+        event.id = Some(id.clone());
         self.keep(vec![Item::new(ItemId(id), place, Role::Assistant, body)]);
-        self.tell(RunEvent::Message(MessageEvent::new("assistant".into(), text.into())));
+        self.tell(RunEvent::Message(event));
         self.tell(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
         self.end(RunStatus::Completed, reason);
     }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod asked;
 mod crowd;
 mod first;
 mod harness;

@@ -140,6 +140,16 @@ impl Store for Mortal {
         })
     }
 
+    fn runs_of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        thread: &'a LogId,
+        before: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>> {
+        self.journal.runs_of(tenant, thread, before, limit)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

@@ -288,6 +288,8 @@ record! {
         "text" => text: Name,
         /// Whether it is the last.
         "isFinal" => is_final?: bool,
+        /// The Item that it is a piece of. Ours.
+        "id" => id?: Name,
     }
 }
 
@@ -411,6 +413,8 @@ record! {
         "purpose" => purpose?: Name,
         /// Why the answer ended, or why it was thrown away.
         "reason" => reason?: Name,
+        /// The Items that it said.
+        "items" => items?: Vec<Name>,
     }
 }
 
@@ -423,6 +427,8 @@ record! {
         "content" => content: Name,
         /// Whether the Thread does not keep it.
         "ephemeral" => ephemeral?: bool,
+        /// The Item that it is.
+        "id" => id?: Name,
     }
 }
 

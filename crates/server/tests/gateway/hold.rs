@@ -110,6 +110,16 @@ impl Store for Held {
         self.journal.events(tenant, run, fence)
     }
 
+    fn runs_of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        thread: &'a LogId,
+        before: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>> {
+        Store::runs_of(&self.journal, tenant, thread, before, limit)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,

@@ -339,6 +339,16 @@ impl Store for Counting<'_> {
         self.store.events(tenant, run, fence)
     }
 
+    fn runs_of<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        thread: &'a LogId,
+        before: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>> {
+        self.store.runs_of(tenant, thread, before, limit)
+    }
+
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,
