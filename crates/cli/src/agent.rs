@@ -1,4 +1,4 @@
-//! What `run`, `resume` and their siblings share: a runner over the store, the configured models and the simulators.
+//! What `run`, `resume`, their siblings and `serve` share: a runner over the store, the configured models and the simulators.
 
 mod declared;
 mod follow;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use throughline_agent::{Ports, RunError, Runner};
 use throughline_codec::Catalog;
-use throughline_core::{ModelError, Models, Name, Tenant, Trouble};
+use throughline_core::{ModelError, Models, Name, Tenant, Trouble, Upstream};
 use throughline_provider::{EndpointModels, Http};
 use throughline_server::Directory as _;
 use throughline_sim::Simulator;
@@ -84,24 +84,17 @@ impl House {
         let missing = if asks == Asks::Models { Missing::IsMade } else { Missing::Fails };
         let (url, options) = how_to_open(at, missing)?;
         let journal = open(&url, &options).await.map_err(|error| not_opened(error, &url))?;
-        let ports = Ports {
-            clock: Arc::new(ports::Now),
-            ids: Arc::new(ports::Timely),
-            secret: journal.derived_key("agent threads"),
-        };
-        let store = Arc::new(journal.clone());
         let (runner, simulator) = match asks {
-            Asks::Nobody => (Runner::new(store, Arc::new(Nobody), ports), None),
+            Asks::Nobody => {
+                let store = Arc::new(journal.clone());
+                (Runner::new(store, Arc::new(Nobody), ports_of(&journal)), None)
+            }
             Asks::Models => {
                 let config = config::load(at.config.as_deref())?;
                 let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
                 let simulator = simulator.context("the simulators cannot be started")?;
-                let models = models(&config, &simulator)?;
-                let mut runner = Runner::new(store, Arc::new(models), ports);
-                let book = phonebook(&config);
-                let table = PriceTable::with(config.prices.clone());
-                runner.costs = Some(Arc::new(ports::Costs { table, book }));
-                (runner, Some(simulator))
+                let upstream = upstream(&config, &simulator)?;
+                (self::runner(&config, &journal, Arc::new(upstream)), Some(simulator))
             }
         };
         let runner = runner.with_tools(tools.open().await?);
@@ -128,15 +121,41 @@ fn phonebook(config: &config::Config) -> Phonebook {
     Phonebook::new(config.routes.clone(), Arc::new(Catalog::builtin().clone()))
 }
 
-/// The models that the configuration knows, and the simulated ones.
-fn models(config: &config::Config, simulator: &Simulator) -> Result<EndpointModels, Failure> {
-    let catalog = Arc::new(Catalog::builtin().clone());
-    let lines = endpoints(&config.routes, &config.gateway.timeouts, &catalog, &simulator.url());
+/// The endpoints that the configuration knows, and the simulated ones.
+fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Failure> {
+    let catalog = Catalog::builtin();
+    let lines = endpoints(&config.routes, &config.gateway.timeouts, catalog, &simulator.url());
     let lines = lines.map_err(|error| Failure::BadData(error.to_string()))?;
     let http = Http::new(lines, Arc::new(ports::now));
-    let http = http.map_err(|error| Failure::BadData(error.to_string()))?;
-    let book = phonebook(config);
-    Ok(EndpointModels::new(Arc::new(http), move |model| {
+    http.map_err(|error| Failure::BadData(error.to_string()))
+}
+
+/// What every runner of a store has: whichever process goes on with a run has the same.
+fn ports_of(journal: &Journal) -> Ports {
+    Ports {
+        clock: Arc::new(ports::Now),
+        ids: Arc::new(ports::Timely),
+        secret: journal.derived_key("agent threads"),
+    }
+}
+
+/// A runner over a store, which asks the models that the configuration reaches, at its prices.
+pub(crate) fn runner(
+    config: &config::Config,
+    journal: &Journal,
+    upstream: Arc<dyn Upstream>,
+) -> Runner {
+    let models = models(config, upstream);
+    let mut runner = Runner::new(Arc::new(journal.clone()), Arc::new(models), ports_of(journal));
+    let table = PriceTable::with(config.prices.clone());
+    runner.costs = Some(Arc::new(ports::Costs { table, book: phonebook(config) }));
+    runner
+}
+
+/// The models that the configuration reaches.
+fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
+    let (book, catalog) = (phonebook(config), Catalog::builtin());
+    EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(Trouble::Other, message);
         let reached = book.reach(model).map_err(unknown)?;
         let reached = reached.into_iter().next();
@@ -148,7 +167,7 @@ fn models(config: &config::Config, simulator: &Simulator) -> Result<EndpointMode
         }
         let target = catalog.target(&reached.provider, &reached.model, &reached.account);
         Ok((reached.endpoint, target))
-    }))
+    })
 }
 
 /// For those who only leave a word.

@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use throughline_codec::Catalog;
+use throughline_core::Upstream;
 use throughline_provider::Http;
-use throughline_server::{Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode};
+use throughline_server::{
+    AgentApi, Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode,
+};
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
 
@@ -78,9 +81,11 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
     let operations = operations.context("the gateway cannot be started")?;
     let claims = Claims::new(journal.derived_key("claims"));
+    let upstream: Arc<dyn Upstream> = Arc::new(upstream);
+    let agents = AgentApi::new(crate::agent::runner(config, journal, Arc::clone(&upstream)));
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(journal.clone()), claims)),
-        upstream: Arc::new(upstream),
+        upstream,
         directory: Arc::new(Phonebook::new(config.routes.clone(), Arc::clone(&catalog))),
         catalog,
         mode: mode(config.gateway.replay),
@@ -90,6 +95,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
         depth_limit: config.gateway.depth_limit,
         operations: Arc::new(operations),
+        agents: Some(Arc::new(agents)),
     };
     let open = match (has_keys, allow_open) {
         (true, _) => Admits::Keys,

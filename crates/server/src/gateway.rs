@@ -8,7 +8,7 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use throughline_codec::Catalog;
 use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
 
@@ -16,7 +16,8 @@ use crate::access::{self, Admission, Keyring};
 use crate::compression;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
-use crate::operations::{Operations, whole_body};
+use crate::letta::{self, AgentApi, Denied};
+use crate::operations::{Operations, Ticket, whole_body};
 use crate::own;
 use crate::prefix::PrefixPolicy;
 use crate::replay::Replay;
@@ -86,11 +87,16 @@ pub struct Gateway {
     pub depth_limit: u32,
     /// What is counted, told and limited, whatever is asked.
     pub operations: Arc<Operations>,
+    /// The agents, where there are any.
+    pub agents: Option<Arc<AgentApi>>,
 }
 
 impl Gateway {
     /// The routes of the gateway.
     pub fn router(self) -> Router {
+        if let Some(agents) = &self.agents {
+            agents.charge_to(&self.operations, &self.directory);
+        }
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 }
@@ -101,9 +107,15 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     if let Some(answered) = own::health(&gateway, &path).await {
         return answered;
     }
+    let method = parts.method.as_str().to_owned();
+    if let Some(agents) = gateway.agents.clone()
+        && let Some(found) = letta::find(&method, &path)
+    {
+        let caller = admitted(&gateway, &method, &parts.headers, &parts.uri).await;
+        return agents_answer(&gateway, &agents, caller, found, body).await;
+    }
     let headers = passed_on(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
-    let method = parts.method.as_str().to_owned();
     let door = dialect::door(&method, &request);
     let wire = match &door {
         Door::Call(wire)
@@ -160,6 +172,33 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             ticket.note(|facts| facts.status = problem.status);
             refused(&wire, &problem)
         }
+    }
+}
+
+/// The answer of the agents.
+async fn agents_answer(
+    gateway: &Gateway,
+    agents: &AgentApi,
+    caller: Result<Caller, Problem>,
+    found: letta::Found,
+    body: Body,
+) -> Response {
+    let answered = async {
+        let caller = caller?;
+        let ticket = gateway.operations.enter(&caller, &Wire::borrowed("letta"))?;
+        let body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
+        if dialect::is_deeper_than(&body, gateway.depth_limit) {
+            let limit = gateway.depth_limit;
+            return Err(Denied::new(400, format!("the body is nested deeper than {limit}")));
+        }
+        let answered = letta::answer(gateway, agents, &caller, found, body).await;
+        let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
+        ticket.note(|facts| facts.status = status);
+        answered.map(|answered| answered.holding(ticket))
+    };
+    match answered.await {
+        Ok(answered) => answered.into_response(),
+        Err(denied) => denied.told().into_response(),
     }
 }
 
@@ -227,6 +266,15 @@ impl Answered {
     pub(crate) fn json(status: u16, said: &Json) -> Self {
         let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
         Self { status, headers, body: Outgoing::Whole(said.bytes().clone()) }
+    }
+
+    /// The same: if it is a stream, the ticket goes with it to its end.
+    fn holding(self, ticket: Arc<Ticket>) -> Self {
+        let Outgoing::Stream(stream) = self.body else { return self };
+        ticket.note_stream();
+        // Whoever holds the stream holds the ticket.
+        let stream = stream.inspect(move |_| ticket.note(|facts| facts.is_stream = true));
+        Self { body: Outgoing::Stream(Box::pin(stream)), ..self }
     }
 
     fn into_response(self) -> Response {

@@ -2,6 +2,7 @@
 //!
 //! A [`Gateway`] answers in four dialects on one port, and asks whomever the [`Directory`] says over the port `Upstream`.
 //! [`Replay`] is its heart: it keeps what models answered, and puts back into a request what its client has lost.
+//! An [`AgentApi`] beside it serves durable agents, in Letta's shapes.
 
 mod access;
 mod answer;
@@ -12,6 +13,7 @@ mod dialect;
 mod exchange;
 mod gateway;
 mod keeper;
+mod letta;
 mod listen;
 mod operations;
 mod own;
@@ -26,6 +28,7 @@ mod telling;
 
 pub use crate::access::{Admission, Keyring};
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
+pub use crate::letta::{AgentApi, Route, openapi, routes};
 pub use crate::listen::serve;
 pub use crate::operations::{
     Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Unpriced, UsageRow, Used,

@@ -38,7 +38,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
 ) {
-    let operations = Arc::clone(&gateway.operations);
+    let (operations, agents) = (Arc::clone(&gateway.operations), gateway.agents.clone());
     let limits = operations.limits;
     let builder = builder(&limits);
     let router = gateway.router();
@@ -69,6 +69,10 @@ pub async fn serve(
         () = hurry => {}
     }
     connections.shutdown().await;
+    if let Some(agents) = agents {
+        // Who waited for an answer is gone: a run that is at work goes on elsewhere, or later.
+        agents.stop(limits.capture).await;
+    }
     settling.shutdown().await;
     operations.finish().await;
 }

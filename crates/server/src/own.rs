@@ -8,9 +8,10 @@ use throughline_core::{Json, json};
 use crate::access::Admission;
 use crate::exchange::Caller;
 use crate::gateway::{Gateway, plain};
+use crate::letta;
 use crate::operations::Used;
 
-/// What anybody may ask: whether it runs, and whether its store answers.
+/// What anybody may ask: whether it runs, whether its store answers, and what the agents can be asked.
 pub(crate) async fn health(gateway: &Gateway, path: &str) -> Option<Response> {
     let status = |status: &str| {
         json::object(|o| {
@@ -18,6 +19,15 @@ pub(crate) async fn health(gateway: &Gateway, path: &str) -> Option<Response> {
         })
     };
     match path {
+        "/openapi.json" if gateway.agents.is_some() => {
+            Some(plain(StatusCode::OK, &letta::openapi()))
+        }
+        "/docs" | "/docs/" if gateway.agents.is_some() => {
+            let mut response = Response::new(Body::from(letta::page()));
+            let kind = HeaderValue::from_static("text/html; charset=utf-8");
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            Some(response)
+        }
         "/healthz" => Some(plain(StatusCode::OK, &status("ok"))),
         "/readyz" => Some(match gateway.operations.is_ready().await {
             Ok(()) => plain(StatusCode::OK, &status("ok")),

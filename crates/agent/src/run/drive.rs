@@ -142,7 +142,7 @@ impl Driver {
         match phase {
             // Nobody had it before, so nobody has begun anything.
             Phase::Asking { purpose } if self.is_first => {
-                self.todo.push_back(Action::Call(purpose))
+                self.todo.push_back(Action::Call(purpose));
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting if self.todo.is_empty() => {
                 self.happen(What::Interrupted).await?;

@@ -82,6 +82,33 @@ fn it_answers_counts_and_stops() {
     assert!(ran.out.contains("there are no calls of the tenant nobody"), "{}", ran.out);
 }
 
+/// Agents outlive the process, and what their runs use is charged to the key that they were begun with.
+#[test]
+fn agents_are_kept_and_their_runs_are_charged() {
+    let kept = Kept::nothing("serve-agents");
+    let key = kept.json(&["keys", "create", "--label", "ci"]);
+    let with = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let agent = r#"{"name":"Ada","model":"sim/claude-sonnet-4-5"}"#;
+    let agent = json_of(&serving.said("POST", "/v1/agents/", &with, agent));
+    let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
+    let told = json_of(&serving.said("POST", &path, &with, r#"{"input":"Hello"}"#));
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    let before = json_of(&serving.said("GET", &path, &with, ""));
+    assert_eq!(serving.stop(), 0);
+    let used = kept.json(&["usage"]);
+    assert_eq!(
+        (&used["usage"][0]["key"], &used["usage"][0]["calls"]),
+        (&key["id"], &Value::from(1))
+    );
+    assert_eq!(used["usage"][0]["output"], told["usage"]["completion_tokens"], "{used}");
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    assert_eq!(json_of(&serving.said("GET", &path, &with, "")), before);
+    let told = json_of(&serving.said("POST", &path, &with, r#"{"input":"And once more"}"#));
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    assert_eq!(serving.stop(), 0);
+}
+
 #[test]
 fn a_port_in_use_and_a_folder_that_cannot_be_written_are_told() {
     let kept = Kept::nothing("serve-fails");

@@ -20,6 +20,7 @@ mod fidelity;
 mod harness;
 mod hold;
 mod house;
+mod letta;
 mod lossy;
 mod minds;
 mod prefix;

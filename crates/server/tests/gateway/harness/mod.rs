@@ -10,11 +10,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Boxed, Name, Provider, Upstream, Wire};
+use throughline_core::{Boxed, Name, Provider, Store, Upstream, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
-    Admission, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy, Reached,
-    Replay, ReplayMode, Silent, Unpriced,
+    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy,
+    Reached, Replay, ReplayMode, Silent, Unpriced,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -129,7 +129,12 @@ pub(crate) struct Opening {
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) directory: Arc<dyn Directory>,
+    /// Makes the agents, where there are any.
+    pub(crate) agents: Option<MakeAgents>,
 }
+
+/// Makes agents over a store.
+pub(crate) type MakeAgents = Box<dyn FnOnce(Arc<dyn Store>) -> AgentApi + Send>;
 
 impl Opening {
     /// One without keys, before the simulators.
@@ -140,6 +145,7 @@ impl Opening {
             prefix: PrefixPolicy::default(),
             keyring: Arc::new(NoKeys),
             directory: Arc::new(directory),
+            agents: None,
         }
     }
 }
@@ -149,11 +155,22 @@ pub(crate) async fn serve(
     upstream: Arc<dyn Upstream>,
     opening: Opening,
 ) -> (String, Journal, Folder) {
-    let catalog = Arc::new(Catalog::builtin().clone());
     let folder = Folder::new("gateway");
     let url = format!("sqlite://{}", folder.join("store.db").display());
     let store =
         throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
+    let url = serve_on(store.clone(), upstream, opening, std::future::pending()).await;
+    (url, store, folder)
+}
+
+/// Opens a gateway on that store, until it is asked to stop, which it then does at once. Gives its address.
+pub(crate) async fn serve_on(
+    store: Journal,
+    upstream: Arc<dyn Upstream>,
+    opening: Opening,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> String {
+    let catalog = Arc::new(Catalog::builtin().clone());
     let operations = Operations::new(
         Arc::new(store.clone()),
         Arc::new(Unpriced),
@@ -173,12 +190,12 @@ pub(crate) async fn serve(
         body_limit: 64 << 20,
         depth_limit: 512,
         operations: Arc::new(operations),
+        agents: opening.agents.map(|make| Arc::new(make(Arc::new(store.clone())))),
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let never = std::future::pending::<()>;
-    tokio::spawn(throughline_server::serve(gateway, listener, never(), never()));
-    (url, store, folder)
+    tokio::spawn(throughline_server::serve(gateway, listener, stop, std::future::ready(())));
+    url
 }
 
 /// The answer to any request to a gateway, when it has begun.
@@ -211,7 +228,16 @@ impl Gate {
 
     /// One before simulators that are started so.
     pub(crate) async fn open_with(opening: Opening, simulators: throughline_sim::Options) -> Self {
+        Self::open_before(|_| opening, simulators).await
+    }
+
+    /// The same, for whom the simulators' address matters.
+    pub(crate) async fn open_before(
+        opening: impl FnOnce(String) -> Opening,
+        simulators: throughline_sim::Options,
+    ) -> Self {
         let simulator = throughline_sim::start(simulators).await.unwrap();
+        let opening = opening(simulator.url());
         let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), opening).await;
         Self { url, simulator, journal, _folder: folder }
     }

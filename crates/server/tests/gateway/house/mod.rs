@@ -269,6 +269,7 @@ impl House {
             body_limit: plan.body_limit,
             depth_limit: 512,
             operations: Arc::new(operations),
+            agents: None,
         };
         // The system would keep megabytes for each caller who does not read.
         let socket = TcpSocket::new_v4().unwrap();

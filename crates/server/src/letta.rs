@@ -1,0 +1,203 @@
+//! The agent API: durable agents over HTTP, in Letta's shapes and under Letta's paths, so that Letta's own clients work as they are.
+//!
+//! An agent's messages are one Thread, which has the agent's id; each conversation is a further Thread, which has the
+//! conversation's. Beside each Thread lies a log that says what it is ([`kept`]). A run is driven by a task of this process
+//! and read from the store, so a reader at any process follows any run.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `routes.rs` | which paths there are, and which of them another dialect has too |
+//! | `kept.rs` | agents and conversations as they are kept |
+//! | `agents.rs`, `conversations.rs`, `messages.rs`, `runs.rs` | what can be asked of each |
+//! | `own.rs` | what Letta has no word for, under `/v1/throughline/` |
+//! | `request.rs`, `decisions.rs` | messages that come in: words for the model, and decisions for a run that waits |
+//! | `declared.rs` | an agent as Letta declares it, as ours |
+//! | `shapes.rs` | what goes out: agents, conversations, runs, steps, pages |
+//! | `project.rs`, `union.rs`, `reader.rs` | a run's events as Letta's messages; each message; Items as the events name them |
+//! | `listing.rs` | the messages of a Thread, page by page |
+//! | `stream.rs` | a run, followed: as server-sent events, or to its end |
+//! | `drives.rs` | the tasks that drive runs |
+//! | `denied.rs` | why there is no answer, in Letta's shape |
+//! | `openapi.rs`, `takes.rs` | all of that as an `OpenAPI` document |
+
+mod agents;
+mod conversations;
+mod decisions;
+mod declared;
+mod denied;
+mod drives;
+mod kept;
+mod listing;
+mod messages;
+mod openapi;
+mod own;
+mod project;
+mod query;
+mod reader;
+mod request;
+mod routes;
+mod runs;
+mod shapes;
+mod stream;
+mod takes;
+mod union;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_agent::Runner;
+use throughline_core::{LogHead, LogId, Name, Store, Tree};
+
+use crate::exchange::Caller;
+use crate::gateway::{Answered, Directory, Gateway};
+use crate::operations::Operations;
+
+pub(crate) use crate::letta::denied::Denied;
+use crate::letta::drives::{Book, Drives};
+pub use crate::letta::openapi::document as openapi;
+pub(crate) use crate::letta::openapi::page;
+use crate::letta::query::Query;
+use crate::letta::routes::Op;
+pub(crate) use crate::letta::routes::{Found, find};
+pub use crate::letta::routes::{Route, routes};
+
+/// How often a stream on which nothing happens says that it is still there.
+const PING: Duration = Duration::from_secs(5);
+
+/// Agents over HTTP.
+pub struct AgentApi {
+    runner: Runner,
+    drives: Arc<Drives>,
+    ping: Duration,
+}
+
+impl AgentApi {
+    /// Agents that this runner runs.
+    pub fn new(runner: Runner) -> Self {
+        let drives = Arc::new(Drives::new(runner.clone()));
+        Self { runner, drives, ping: PING }
+    }
+
+    /// The same, with a sign of life that often on streams on which nothing happens.
+    #[must_use]
+    pub fn with_ping(mut self, ping: Duration) -> Self {
+        self.ping = ping;
+        self
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.runner.store
+    }
+
+    /// A new id in Letta's form, as `agent-…`.
+    fn fresh(&self, what: &str) -> Name {
+        let id = self.runner.ids.fresh(what);
+        let bare = id.strip_prefix(what).unwrap_or(&id);
+        Name::from(format!("{what}-{}", bare.trim_start_matches(['_', '-'])))
+    }
+
+    /// What runs use is written down in that gateway's book.
+    pub(crate) fn charge_to(&self, operations: &Arc<Operations>, directory: &Arc<dyn Directory>) {
+        let (operations, directory) = (Arc::clone(operations), Arc::clone(directory));
+        self.drives.charge_to(Book { operations, directory });
+    }
+
+    /// Lets the runs of this process come to rest for a while. What is still at work then goes on elsewhere, or later.
+    pub(crate) async fn stop(&self, patience: Duration) {
+        self.drives.stop(patience).await;
+    }
+}
+
+/// One request to the agent API.
+pub(crate) struct Asked<'a> {
+    pub(crate) api: &'a AgentApi,
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) caller: &'a Caller,
+    /// The ids in the path, in their order.
+    pub(crate) ids: Vec<Name>,
+    pub(crate) query: Query,
+    /// The body; an empty object where there was none.
+    pub(crate) body: Tree,
+}
+
+/// What comes of a request.
+pub(crate) type Told = Result<Answered, Denied>;
+
+/// Answers a request that a route was found for.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    api: &AgentApi,
+    caller: &Caller,
+    found: Found,
+    body: Bytes,
+) -> Told {
+    let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+    let body = Tree::parse(body)
+        .map_err(|error| Denied::new(422, format!("the body is not JSON: {error}")))?;
+    let Found { op, ids, query } = found;
+    let asked = Asked { api, gateway, caller, ids, query, body };
+    match op {
+        Op::Health => Ok(shapes::health()),
+        Op::Models => Ok(shapes::models(&gateway.directory.models())),
+        Op::Tools => Ok(agents::all_tools(&asked)),
+        Op::CreateAgent => agents::create(&asked).await,
+        Op::ListAgents => agents::list(&asked).await,
+        Op::CountAgents => agents::count(&asked).await,
+        Op::Agent => agents::retrieve(&asked).await,
+        Op::UpdateAgent => agents::update(&asked).await,
+        Op::DeleteAgent => agents::delete(&asked).await,
+        Op::AgentTools => agents::tools(&asked).await,
+        Op::ToolApproval => agents::tool_approval(&asked).await,
+        Op::AgentBlocks => agents::blocks(&asked).await,
+        Op::AgentBlock => agents::block(&asked).await,
+        Op::UpdateBlock => agents::update_block(&asked).await,
+        Op::Say => messages::say(&asked, messages::How::Whole).await,
+        Op::SayStream => messages::say(&asked, messages::How::Stream).await,
+        Op::SayAsync => messages::say(&asked, messages::How::Later).await,
+        Op::Messages | Op::ConversationMessages => messages::list(&asked).await,
+        Op::Cancel | Op::CancelConversation => messages::cancel(&asked).await,
+        Op::Reset => messages::reset(&asked).await,
+        Op::Summarize | Op::Compact => conversations::compact(&asked).await,
+        Op::Runs => runs::list(&asked).await,
+        Op::Run => runs::retrieve(&asked).await,
+        Op::RunMessages => runs::messages(&asked).await,
+        Op::RunSteps => runs::steps(&asked).await,
+        Op::RunUsage => runs::usage(&asked).await,
+        Op::RunStream => runs::stream(&asked).await,
+        Op::CreateConversation => conversations::create(&asked).await,
+        Op::ListConversations => conversations::list(&asked).await,
+        Op::Conversation => conversations::retrieve(&asked).await,
+        Op::UpdateConversation => conversations::update(&asked).await,
+        Op::DeleteConversation => conversations::delete(&asked).await,
+        Op::SayInConversation => messages::say(&asked, messages::How::Conversation).await,
+        Op::ConversationStream => conversations::stream(&asked).await,
+        Op::Fork => conversations::fork(&asked).await,
+        Op::State => own::state(&asked).await,
+        Op::Snapshot => own::snapshot(&asked).await,
+        Op::Restore => own::restore(&asked).await,
+        Op::Resume => own::resume(&asked).await,
+        Op::Plan => own::plan(&asked).await,
+        Op::Reflections => own::reflections(&asked).await,
+        Op::Journal => own::journal(&asked).await,
+        Op::Fates => own::fates(&asked).await,
+        Op::Narrative => own::narrative(&asked).await,
+        Op::Questions => own::questions(&asked).await,
+        Op::AnswerQuestion => own::answer(&asked).await,
+        Op::ForkThread => own::fork(&asked).await,
+        Op::Rewind => own::rewind(&asked).await,
+    }
+}
+
+impl Asked<'_> {
+    /// An id of the path.
+    fn id(&self, place: usize) -> Name {
+        self.ids.get(place).cloned().unwrap_or_default()
+    }
+
+    /// The newest run of a Thread.
+    async fn newest_run(&self, thread: &LogId) -> Result<Option<LogHead>, Denied> {
+        let found = runs::heads(self, thread, None, 1).await?;
+        Ok(found.into_iter().next())
+    }
+}

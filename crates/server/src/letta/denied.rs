@@ -1,0 +1,98 @@
+//! Why there is no answer, in Letta's shape: an object with a `detail`.
+
+use throughline_agent::{RefusalKind, RunError};
+use throughline_core::{Json, Name, StoreError, json};
+
+use crate::exchange::Problem;
+use crate::gateway::Answered;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub(crate) status: u16,
+    detail: Json,
+    retry_after: Option<std::time::Duration>,
+}
+
+impl Denied {
+    pub(crate) fn new(status: u16, message: impl AsRef<str>) -> Self {
+        Self { status, detail: json::string(message.as_ref()), retry_after: None }
+    }
+
+    /// There is no such thing, whoever else may have one.
+    pub(crate) fn missing(what: &str, id: &str) -> Self {
+        Self::new(404, format!("there is no {what} {id}"))
+    }
+
+    /// A run is in the way, which is named.
+    pub(crate) fn busy(conversation: &str, run: &str, message: &str) -> Self {
+        let detail = json::object(|o| {
+            o.string("code", "CONVERSATION_BUSY").string("message", message);
+            o.string("conversation_id", conversation).string("run_id", run);
+        });
+        Self { status: 409, detail, retry_after: None }
+    }
+
+    /// Somebody must decide first, on the request that is named.
+    pub(crate) fn pending(run: &str, request: &str, message: &str) -> Self {
+        let detail = json::object(|o| {
+            o.string("code", "PENDING_APPROVAL").string("message", message);
+            o.string("pending_request_id", request).string("run_id", run);
+        });
+        Self { status: 409, detail, retry_after: None }
+    }
+
+    pub(crate) fn told(&self) -> Answered {
+        let said = json::object(|o| {
+            o.raw("detail", &self.detail);
+        });
+        let mut answered = Answered::json(self.status, &said);
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            answered.headers.push((Name::from("retry-after"), seconds.to_string().into()));
+        }
+        answered
+    }
+}
+
+impl From<StoreError> for Denied {
+    fn from(error: StoreError) -> Self {
+        let status = match &error {
+            StoreError::NotFound { .. } => 404,
+            StoreError::Conflict { .. }
+            | StoreError::Fenced { .. }
+            | StoreError::Held { .. }
+            | StoreError::Taken { .. }
+            | StoreError::MixedOnce { .. } => 409,
+            StoreError::Invalid(_) => 422,
+            _ => 503,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<RunError> for Denied {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Store(error) => error.into(),
+            RunError::Refused(refusal) => {
+                let status = match refusal.kind {
+                    RefusalKind::NotFound => 404,
+                    RefusalKind::Conflict => 409,
+                    RefusalKind::Invalid => 422,
+                };
+                Self::new(status, &refusal.message)
+            }
+            RunError::Busy { ref run, .. } => Self::busy("", run, &error.to_string()),
+            RunError::Config(_) | RunError::Model(_) => Self::new(422, error.to_string()),
+            RunError::Damaged { .. } => Self::new(500, error.to_string()),
+        }
+    }
+}
+
+impl From<Problem> for Denied {
+    fn from(problem: Problem) -> Self {
+        let denied = Self::new(problem.status, &problem.message);
+        Self { retry_after: problem.retry_after, ..denied }
+    }
+}

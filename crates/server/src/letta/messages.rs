@@ -1,0 +1,282 @@
+//! Saying something to an agent, and what was said.
+
+use throughline_agent::{Casting, RunError, Start, Word};
+use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
+
+use crate::access::Admission;
+use crate::gateway::Answered;
+use crate::letta::decisions;
+use crate::letta::declared;
+use crate::letta::denied::Denied;
+use crate::letta::kept::{House, Kept};
+use crate::letta::listing::{Listing, Paging};
+use crate::letta::project::Known;
+use crate::letta::request::{RunNote, SayRequest};
+use crate::letta::stream::{From, Telling};
+use crate::letta::{Asked, Told, runs, shapes};
+
+/// How an answer is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Whole, unless the request says otherwise.
+    Whole,
+    /// As a stream.
+    Stream,
+    /// As a stream, unless the request says otherwise.
+    Conversation,
+    /// Not at all: only the run is told.
+    Later,
+}
+
+/// An agent, and the conversation with it that is meant.
+pub(crate) struct Place {
+    pub(crate) agent: Kept,
+    pub(crate) conversation: Option<Kept>,
+    pub(crate) thread: LogId,
+}
+
+impl Asked<'_> {
+    pub(crate) fn house(&self) -> House<'_> {
+        House { store: self.api.store(), tenant: &self.caller.tenant }
+    }
+
+    pub(crate) async fn agent(&self, id: &str) -> Result<Kept, Denied> {
+        let found = self.house().agent(id).await?;
+        found.ok_or_else(|| Denied::missing("agent", id))
+    }
+
+    /// Where a path points to: an agent's own Thread, or a conversation's. `default` is the agent's that is named beside it.
+    pub(crate) async fn place(&self, id: &str) -> Result<Place, Denied> {
+        let named = self.body.root().name_of("agent_id");
+        let named = named.or_else(|| self.query.get("agent_id").cloned());
+        let id = match (id, named) {
+            ("default", Some(agent)) => agent,
+            ("default", None) => {
+                return Err(Denied::new(422, "agent_id: say whose default conversation is meant"));
+            }
+            (id, _) => Name::from(id),
+        };
+        if let Some(agent) = self.house().agent(&id).await? {
+            let other = self.query.get("conversation_id").filter(|other| &***other != "default");
+            let Some(other) = other else {
+                let thread = agent.thread();
+                return Ok(Place { agent, conversation: None, thread });
+            };
+            return self.conversation(&other.clone()).await;
+        }
+        self.conversation(&id).await
+    }
+
+    pub(crate) async fn conversation(&self, id: &str) -> Result<Place, Denied> {
+        let missing = || Denied::missing("conversation", id);
+        let conversation = self.house().conversation(id).await?.ok_or_else(missing)?;
+        let agent = conversation.agent.clone().unwrap_or_default();
+        let agent = self.house().agent(&agent).await?.ok_or_else(missing)?;
+        let thread = conversation.thread();
+        Ok(Place { agent, conversation: Some(conversation), thread })
+    }
+}
+
+/// Says something, or decides what a run waits for.
+pub(crate) async fn say(asked: &Asked<'_>, how: How) -> Told {
+    let request = SayRequest::parse(asked.body.root())?;
+    let place = asked.place(&asked.id(0)).await?;
+    let (run, event) = if request.decisions.is_empty() {
+        (begin(asked, &place, &request).await?, 0)
+    } else {
+        let head = waiting(asked, &place).await?;
+        let event = decisions::tell(asked, &head, &request.decisions).await?;
+        (head.log, event)
+    };
+    let tenant = &asked.caller.tenant;
+    let head = asked.api.store().log(tenant, &run).await?;
+    // Where something else is still to be decided, nothing goes on.
+    if head.is_some_and(|head| head.status.as_deref() != Some("waiting")) {
+        asked.api.drives.drive(tenant, &run);
+    }
+    if how == How::Later {
+        return runs::told(asked, &run).await;
+    }
+    let known = known(asked, &run).await?;
+    let wishes = request.wishes;
+    let from = From { seq_id: 0, event };
+    let telling = Telling { known, from, pings: wishes.pings, types: wishes.types };
+    let streams = match how {
+        How::Stream => true,
+        How::Conversation => wishes.streaming.unwrap_or(true),
+        How::Whole | How::Later => wishes.streaming.unwrap_or(false),
+    };
+    if streams {
+        return Ok(asked.api.stream(telling));
+    }
+    Ok(Answered::json(200, &asked.api.whole(telling).await?))
+}
+
+/// Begins a run, or finds the one that the same request began.
+async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result<LogId, Denied> {
+    let config = declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
+    may_ask(asked, &config.model).await?;
+    let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
+    let key = match &asked.caller.admission {
+        Admission::Key { id, .. } => Some(id),
+        Admission::Open | Admission::Refused => None,
+    };
+    let mut casting = Casting::solo(config, request.client_tools.clone());
+    casting.note = Some(request.note(&place.agent.id, key));
+    let start = Start {
+        tenant: asked.caller.tenant.clone(),
+        thread: Some(place.thread.clone()),
+        casting,
+        said: request.said.clone(),
+        once: request.once(&place.thread.0),
+    };
+    match runner.begin(start).await {
+        Ok(begun) => Ok(begun.run),
+        Err(RunError::Busy { run, status }) => Err(busy(asked, place, &LogId(run), &status).await?),
+        // Somebody else began a run on the same Thread at the same moment.
+        Err(RunError::Store(StoreError::Conflict { .. })) => {
+            let newest = asked.newest_run(&place.thread).await?;
+            let run = newest.map_or_else(|| LogId::from(""), |head| head.log);
+            Err(busy(asked, place, &run, "running").await?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A run is in the way, and is named.
+async fn busy(
+    asked: &Asked<'_>,
+    place: &Place,
+    run: &LogId,
+    status: &str,
+) -> Result<Denied, Denied> {
+    let (tenant, runner) = (&asked.caller.tenant, &asked.api.runner);
+    if status == "waiting" {
+        let state = runner.state(tenant, run).await?;
+        let pending = decisions::request_id(&state);
+        let message = format!(
+            "run {run} waits for a decision on {pending}: approve or deny it, return what its tool returned, or cancel the run"
+        );
+        return Ok(Denied::pending(&run.0, &pending, &message));
+    }
+    let message = format!("run {run} is at work in this conversation: wait for it, or cancel it");
+    Ok(Denied::busy(&place.thread.0, &run.0, &message))
+}
+
+/// Whether the caller's key may ask for a model, and has something left for it.
+pub(crate) async fn may_ask(asked: &Asked<'_>, model: &str) -> Result<(), Denied> {
+    let admission = &asked.caller.admission;
+    if !admission.allows(model) {
+        return Err(Denied::new(403, format!("this key may not ask for the model {model}")));
+    }
+    if !admission.has_budget() {
+        return Ok(());
+    }
+    let reached = asked.gateway.directory.reach(model).map_err(|error| Denied::new(422, error))?;
+    Ok(asked.gateway.operations.meter.allow(admission, &reached).await?)
+}
+
+/// The run that waits for somebody.
+async fn waiting(asked: &Asked<'_>, place: &Place) -> Result<LogHead, Denied> {
+    let newest = asked.newest_run(&place.thread).await?;
+    newest.ok_or_else(|| {
+        let message = format!("nothing in {} waits for a decision", place.thread);
+        Denied::new(409, message)
+    })
+}
+
+/// What is known of a run before its events are read.
+pub(crate) async fn known(asked: &Asked<'_>, run: &LogId) -> Result<Known, Denied> {
+    let tenant = asked.caller.tenant.clone();
+    let missing = || Denied::missing("run", &run.0);
+    let head = asked.api.store().log(&tenant, run).await?.filter(runs::is_run);
+    let head = head.ok_or_else(missing)?;
+    let (casting, progress) = asked.api.runner.progress(&tenant, run).await?;
+    Ok(Known {
+        tenant,
+        run: run.clone(),
+        thread: head.of.ok_or_else(missing)?,
+        note: RunNote::of(&casting),
+        casting,
+        from: progress.from,
+    })
+}
+
+/// The messages of an agent or a conversation, page by page.
+pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+    let place = asked.place(&asked.id(0)).await?;
+    let paging = Paging::of(&asked.query, 100)?;
+    let mut listing = Listing::new(&asked.api.runner, &asked.caller.tenant, &place.thread);
+    let page = listing.page(&paging).await?;
+    Ok(Answered::json(200, &json::array_of(&page)))
+}
+
+/// Stops the runs of an agent or a conversation: those that are named, or the one that is on.
+pub(crate) async fn cancel(asked: &Asked<'_>) -> Told {
+    let place = asked.place(&asked.id(0)).await?;
+    let named = asked.body.root().present("run_ids");
+    let named: Vec<Name> =
+        named.into_iter().flat_map(Node::elements).filter_map(Node::name).collect();
+    let mut threads = vec![place.thread.clone()];
+    if place.conversation.is_none() {
+        threads.extend(place.agent.conversations.iter().cloned().map(LogId));
+    }
+    let mut ended: Vec<(Name, Name)> = Vec::new();
+    if named.is_empty() {
+        for thread in &threads {
+            let newest = asked.newest_run(thread).await?.filter(runs::is_open);
+            if let Some(head) = newest {
+                ended.push((head.log.0.clone(), stop(asked, &head.log).await));
+            }
+        }
+    } else {
+        for run in named {
+            let known = known(asked, &LogId(run.clone())).await?;
+            if !threads.contains(&known.thread) {
+                return Err(Denied::missing("run", &run));
+            }
+            ended.push((run, stop(asked, &known.run).await));
+        }
+    }
+    let said: Vec<(Name, Json)> =
+        ended.into_iter().map(|(run, how)| (run, json::string(&how))).collect();
+    let said = json::object_of(said.iter().map(|(run, how)| (&**run, how)));
+    Ok(Answered::json(200, &said))
+}
+
+/// Stops a run, and says what came of it.
+async fn stop(asked: &Asked<'_>, run: &LogId) -> Name {
+    let tenant = &asked.caller.tenant;
+    match asked.api.drives.hand().tell(tenant, run, Word::Cancel(None)).await {
+        Ok(()) => Name::from("cancelled"),
+        Err(error) => Name::from(format!("failed: {error}")),
+    }
+}
+
+/// Lets an agent begin again: its Thread goes on from before its first message.
+pub(crate) async fn reset(asked: &Asked<'_>) -> Told {
+    let agent = asked.agent(&asked.id(0)).await?;
+    rewind(asked, &agent.thread(), 0).await?;
+    shapes::agent(asked, &agent).await
+}
+
+/// Lets a Thread go on from an earlier record, if no run is on it.
+pub(crate) async fn rewind(asked: &Asked<'_>, thread: &LogId, to: u64) -> Result<u64, Denied> {
+    if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
+        let message = format!("run {} is on in this conversation: cancel it first", head.log);
+        return Err(Denied::busy(&thread.0, &head.log.0, &message));
+    }
+    let tenant = &asked.caller.tenant;
+    let head = asked.api.store().log(tenant, thread).await?;
+    let head = head.ok_or_else(|| Denied::missing("thread", &thread.0))?;
+    if to > head.last {
+        return Err(Denied::new(
+            422,
+            format!("{thread} ends at {}: rewind it to there or before", head.last),
+        ));
+    }
+    let mut append = Append::to(thread.clone()).expecting(head.last);
+    append.rewind_to = Some(to);
+    let receipt = asked.api.store().commit(Batch::of(tenant.clone()).append(append)).await?;
+    Ok(receipt.written.first().map_or(head.last, |written| written.last))
+}

@@ -1,0 +1,255 @@
+//! What Letta has no word for, under `/v1/throughline/`.
+
+use throughline_agent::{Snapshot, State, Word, narrate};
+use throughline_core::{
+    ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion,
+    RedactionPolicy, RunEvent, UserQuestionResolution, UserQuestionStatus, json, unpack,
+};
+
+use crate::gateway::Answered;
+use crate::letta::denied::Denied;
+use crate::letta::messages::{known, may_ask, rewind as rewind_thread};
+use crate::letta::{Asked, Told, runs};
+
+/// The largest page of a journal.
+const MOST: usize = 1000;
+
+async fn state_of(asked: &Asked<'_>) -> Result<State, Denied> {
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    Ok(asked.api.runner.state(&known.tenant, &known.run).await?)
+}
+
+/// The documented state, with the conversation as the model is shown it.
+pub(crate) async fn state(asked: &Asked<'_>) -> Told {
+    let state = state_of(asked).await?;
+    Ok(Answered::json(200, &state.smart_state().json()))
+}
+
+/// A run as one document, to go on from elsewhere.
+pub(crate) async fn snapshot(asked: &Asked<'_>) -> Told {
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    let runner = &asked.api.runner;
+    let snapshot = runner.snapshot(&known.tenant, &known.run).await?;
+    let tag = asked.query.get("tag").map(|tag| &**tag);
+    let told = snapshot.json(runner.clock.now(), tag);
+    let told = told.map_err(|error| Denied::new(500, error.to_string()))?;
+    Ok(Answered::json(200, &told))
+}
+
+/// Goes on from a snapshot, as a run of this store.
+pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
+    let snapshot = Snapshot::parse(&asked.body.root().json());
+    let snapshot = snapshot.map_err(|error| Denied::new(422, error.to_string()))?;
+    for agent in snapshot.casting.agents.values() {
+        may_ask(asked, &agent.model).await?;
+    }
+    let tenant = &asked.caller.tenant;
+    let begun = asked.api.runner.restore(tenant, snapshot).await?;
+    asked.api.drives.drive(tenant, &begun.run);
+    runs::told(asked, &begun.run).await
+}
+
+/// Sees to it that a run goes on: after a stop of the process that had it, or after a decision that was left elsewhere.
+pub(crate) async fn resume(asked: &Asked<'_>) -> Told {
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    let head = asked.api.store().log(&known.tenant, &known.run).await?;
+    if !head.as_ref().is_some_and(runs::is_open) {
+        return Err(Denied::new(409, format!("run {} is over", known.run)));
+    }
+    asked.api.drives.drive(&known.tenant, &known.run);
+    runs::told(asked, &known.run).await
+}
+
+pub(crate) async fn plan(asked: &Asked<'_>) -> Told {
+    let state = state_of(asked).await?.smart_state().json();
+    let tree = state.tree();
+    let plan = tree.root().get("plan").map_or_else(Json::null, Node::json);
+    let version = tree.root().get("planVersion").map_or_else(Json::null, Node::json);
+    let told = json::object(|o| {
+        o.raw("plan", &plan).raw("planVersion", &version);
+    });
+    Ok(Answered::json(200, &told))
+}
+
+pub(crate) async fn reflections(asked: &Asked<'_>) -> Told {
+    let state = state_of(asked).await?;
+    let all =
+        state.smart.reflections.iter().flatten().map(throughline_core::ReflectionRecord::json);
+    Ok(Answered::json(200, &json::array_of(&all.collect::<Vec<_>>())))
+}
+
+/// The events of a run, each with its number.
+async fn events(asked: &Asked<'_>) -> Result<Vec<(u64, Json)>, Denied> {
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    let query = &asked.query;
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<u64>().ok());
+    let after = number("after").unwrap_or(0);
+    let limit = number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MOST);
+    let (store, tenant, run) = (asked.api.store(), &known.tenant, &known.run);
+    let mut place = store.place_of_event(tenant, run, after).await?;
+    let mut found = Vec::new();
+    while found.len() < limit.min(MOST) {
+        let records = store.read(tenant, run, place, 64).await?;
+        let Some(last) = records.last() else { break };
+        place = last.seq;
+        for record in &records {
+            let events = unpack(record).unwrap_or_default();
+            let events = events.into_iter().filter(|(number, _)| *number > after);
+            found.extend(
+                events.filter_map(|(number, event)| Some((number, Json::parse(event).ok()?))),
+            );
+        }
+    }
+    found.truncate(limit.min(MOST));
+    Ok(found)
+}
+
+pub(crate) async fn journal(asked: &Asked<'_>) -> Told {
+    let events = events(asked).await?;
+    Ok(Answered::json(200, &numbered(&events)))
+}
+
+/// What became of thoughts and seals: the events that tell it.
+pub(crate) async fn fates(asked: &Asked<'_>) -> Told {
+    let mut events = events(asked).await?;
+    events.retain(|(_, event)| matches!(RunEvent::parse(event), Ok(RunEvent::Replay(_))));
+    Ok(Answered::json(200, &numbered(&events)))
+}
+
+/// What happened in a run and why, in sentences.
+pub(crate) async fn narrative(asked: &Asked<'_>) -> Told {
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    let (store, mut after) = (asked.api.store(), 0);
+    let mut events = Vec::new();
+    loop {
+        let records = store.read(&known.tenant, &known.run, after, 256).await?;
+        let Some(last) = records.last() else { break };
+        after = last.seq;
+        let packed = records.iter().flat_map(|record| unpack(record).unwrap_or_default());
+        let read = packed.filter_map(|(_, event)| Json::parse(event).ok());
+        events.extend(read.filter_map(|event| RunEvent::parse(&event).ok()));
+    }
+    let told = narrate(&events, &RedactionPolicy::default());
+    let told = json::object(|o| {
+        o.string("runId", &known.run.0).string("narrative", &told);
+    });
+    Ok(Answered::json(200, &told))
+}
+
+fn numbered(events: &[(u64, Json)]) -> Json {
+    json::array(|list| {
+        for (number, event) in events {
+            list.object(|o| {
+                o.number("event", *number).raw("said", event);
+            });
+        }
+    })
+}
+
+/// The questions that wait for a person, of all runs or of one.
+pub(crate) async fn questions(asked: &Asked<'_>) -> Told {
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    let run = asked.query.get("run_id").cloned().map(LogId);
+    let pending = store.pending(tenant, run.as_ref()).await?;
+    let open = |status| status == PendingStatus::Open;
+    let mut told = Vec::new();
+    for pending in pending.iter().filter(|one| &*one.kind == "question" && open(one.status)) {
+        let state = asked.api.runner.state(tenant, &pending.log).await?;
+        let questions = state.smart.pending_user_questions.iter().flatten();
+        for question in questions.filter(|question| question.id == pending.id) {
+            told.push(question_json(question, &pending.log));
+        }
+    }
+    Ok(Answered::json(200, &json::array_of(&told)))
+}
+
+fn question_json(question: &PendingUserQuestion, run: &LogId) -> Json {
+    let document = question.json();
+    let tree = document.tree();
+    json::object(|o| {
+        o.string("runId", &run.0);
+        for (name, value) in tree.root().members() {
+            o.node(&name.text().unwrap_or_default(), value);
+        }
+    })
+}
+
+/// Answers a question, and lets its run go on.
+pub(crate) async fn answer(asked: &Asked<'_>) -> Told {
+    let (id, tenant) = (asked.id(0), &asked.caller.tenant);
+    let pending = asked.api.store().pending(tenant, None).await?;
+    let found = pending.into_iter().find(|one| one.id == id && &*one.kind == "question");
+    let pending = found.ok_or_else(|| Denied::missing("question", &id))?;
+    let resolution = json::object(|o| {
+        o.string("id", &id);
+        for (name, value) in asked.body.root().members().filter(|(name, _)| !name.is("id")) {
+            o.node(&name.text().unwrap_or_default(), value);
+        }
+    });
+    let resolution = UserQuestionResolution::parse(&resolution);
+    let resolution = resolution.map_err(|error| Denied::new(422, error.to_string()))?;
+    asked.api.drives.hand().tell(tenant, &pending.log, Word::Answer(resolution)).await?;
+    asked.api.drives.drive(tenant, &pending.log);
+    let state = asked.api.runner.state(tenant, &pending.log).await?;
+    let questions = state.smart.pending_user_questions.iter().flatten();
+    let told = questions.into_iter().find(|question| question.id == id);
+    let told = told.map_or_else(
+        || {
+            json::object(|o| {
+                o.string("id", &id).string("status", UserQuestionStatus::Executed.as_str());
+            })
+        },
+        |question| question_json(question, &pending.log),
+    );
+    Ok(Answered::json(200, &told))
+}
+
+/// The record that a body names.
+fn record_of(asked: &Asked<'_>, name: &str) -> Option<u64> {
+    asked.body.root().present(name).and_then(Node::u64)
+}
+
+/// A Thread of this API: an agent's, or a conversation's.
+async fn thread_of(asked: &Asked<'_>, id: &Name) -> Result<LogId, Denied> {
+    let thread = LogId(id.clone());
+    let head = asked.api.store().log(&asked.caller.tenant, &thread).await?;
+    let is_thread = head.is_some_and(|head| head.kind == LogKind::Thread);
+    if is_thread { Ok(thread) } else { Err(Denied::missing("thread", id)) }
+}
+
+/// A conversation that shares a Thread's history up to a record.
+pub(crate) async fn fork(asked: &Asked<'_>) -> Told {
+    let thread = thread_of(asked, &asked.id(0)).await?;
+    let place = asked.place(&thread.0).await?;
+    let head = asked.api.store().log(&asked.caller.tenant, &thread).await?;
+    let last = head.map_or(0, |head| head.last);
+    let at = record_of(asked, "at").unwrap_or(last);
+    if at > last {
+        return Err(Denied::new(422, format!("{thread} ends at {last}: fork it there or before")));
+    }
+    let members = place.conversation.map(|kept| kept.members).unwrap_or_default();
+    let id = asked.api.fresh("conv");
+    let point = ForkPoint { log: thread.clone(), at };
+    asked.house().create_conversation(&place.agent.id, &id, &members, Some(point)).await?;
+    let told = json::object(|o| {
+        o.string("id", &id).object("forked_from", |o| {
+            o.string("thread", &thread.0).number("at", at);
+        });
+    });
+    Ok(Answered::json(200, &told))
+}
+
+/// Lets a Thread go on from an earlier record. What was said after it stays in the history, and the rewind is a record of its own.
+pub(crate) async fn rewind(asked: &Asked<'_>) -> Told {
+    let thread = thread_of(asked, &asked.id(0)).await?;
+    let to = record_of(asked, "to").ok_or_else(|| Denied::new(422, "to: name a record"))?;
+    // Somebody else's log is no Thread of an agent's.
+    asked.place(&thread.0).await?;
+    let at = rewind_thread(asked, &thread, to).await?;
+    let told = json::object(|o| {
+        o.string("id", &thread.0).object("rewound", |o| {
+            o.number("at", at).number("to", to);
+        });
+    });
+    Ok(Answered::json(200, &told))
+}

@@ -1,0 +1,141 @@
+//! What the routes take: in the query, and in the body. For the document that says so; what is read is read elsewhere.
+
+use crate::letta::routes::Op;
+
+/// A member or a parameter: its name, its JSON type, and what it is.
+pub(crate) type Takes = (&'static str, &'static str, &'static str);
+
+const PAGE: [Takes; 4] = [
+    ("limit", "integer", "The most that are told."),
+    ("after", "string", "An id: what comes behind it in the order."),
+    ("before", "string", "An id: what comes before it in the order."),
+    ("order", "string", "asc or desc."),
+];
+
+/// What a route takes in its query.
+pub(crate) fn query(op: Op) -> Vec<Takes> {
+    let (is_paged, more): (bool, &[Takes]) = match op {
+        Op::ListAgents => (
+            true,
+            &[
+                ("name", "string", "The name."),
+                ("query_text", "string", "A part of the name."),
+                ("tags", "array", "Tags."),
+                ("match_all_tags", "boolean", "Whether all of the tags are wanted."),
+            ],
+        ),
+        Op::Messages | Op::ConversationMessages => (
+            true,
+            &[("include_return_message_types", "array", "The types of messages that are wanted.")],
+        ),
+        Op::Runs => (
+            true,
+            &[
+                ("agent_id", "string", "The agent."),
+                ("conversation_id", "string", "The conversation."),
+                ("statuses", "array", "How the runs stand."),
+                ("stop_reason", "string", "Why the runs stopped."),
+                ("background", "boolean", "Whether they were asked for in the background."),
+                ("active", "boolean", "Whether they are at work."),
+            ],
+        ),
+        Op::RunMessages | Op::RunSteps => (true, &[]),
+        Op::ListConversations => (
+            true,
+            &[
+                ("agent_id", "string", "The agent."),
+                ("archive_status", "string", "unarchived, archived or all."),
+                ("summary_search", "string", "A part of the summary."),
+            ],
+        ),
+        Op::Fork => (
+            false,
+            &[
+                ("agent_id", "string", "Whose default conversation is meant."),
+                ("message_id", "string", "The last message that is shared."),
+                ("hidden", "boolean", "Whether lists leave it out."),
+            ],
+        ),
+        Op::Journal | Op::Fates => (
+            false,
+            &[
+                ("after", "integer", "The number of an event: those behind it."),
+                ("limit", "integer", "The most that are told."),
+            ],
+        ),
+        Op::Questions => (false, &[("run_id", "string", "The run.")]),
+        Op::Snapshot => (false, &[("tag", "string", "A word of one's own for it.")]),
+        _ => (false, &[]),
+    };
+    let page: &[Takes] = if is_paged { &PAGE } else { &[] };
+    page.iter().chain(more).copied().collect()
+}
+
+const AGENT: [Takes; 15] = [
+    ("name", "string", "Its name."),
+    ("model", "string", "The model, as one of GET /v1/models/."),
+    ("system", "string", "What it is told before anything else."),
+    ("memory_blocks", "array", "Labelled texts that it is told with the system prompt."),
+    ("tools", "array", "Names of tools, as in GET /v1/tools/."),
+    ("tool_rules", "array", "Rules: those of type requires_approval are heeded."),
+    ("tags", "array", "Words by which it is found."),
+    ("metadata", "object", "Whatever is to be kept with it."),
+    ("description", "string", "What it is for."),
+    ("model_settings", "object", "Temperature, tokens, thinking."),
+    ("llm_config", "object", "The same in older words."),
+    ("reasoning", "boolean", "Whether the model thinks."),
+    ("context_window_limit", "integer", "From how many tokens on what is old is summarised."),
+    ("response_format", "object", "What the last answer must look like."),
+    ("throughline", "object", "What else an agent of ours can be declared with."),
+];
+
+const SAID: [Takes; 11] = [
+    ("messages", "array", "A user's words, approvals, or returns of the caller's tools."),
+    ("input", "string", "A user's words, instead of messages."),
+    ("streaming", "boolean", "Whether the answer comes as a stream."),
+    ("stream_tokens", "boolean", "Whether it comes piece by piece as the model writes it."),
+    ("background", "boolean", "Whether it is noted with the run that nobody needs to listen."),
+    ("include_pings", "boolean", "Whether a quiet stream says that it is there."),
+    ("include_return_message_types", "array", "The types of messages that are wanted."),
+    ("client_tools", "array", "Tools that the caller runs."),
+    ("max_steps", "integer", "The most tool calls."),
+    ("override_model", "string", "The model of this run."),
+    ("override_system", "string", "The system prompt of this run."),
+];
+
+const CONVERSATION: [Takes; 5] = [
+    ("agent_id", "string", "The agent."),
+    ("summary", "string", "What it is about."),
+    ("description", "string", "The same at length."),
+    ("model", "string", "The model, where it is not the agent's."),
+    ("model_settings", "object", "Its settings."),
+];
+
+const FOLLOWED: [Takes; 4] = [
+    ("starting_after", "integer", "The seq_id of the last message that is known."),
+    ("include_pings", "boolean", "Whether a quiet stream says that it is there."),
+    ("run_id", "string", "The run."),
+    ("otid", "string", "A name of a message that began the run."),
+];
+
+/// What a route takes in its body.
+pub(crate) fn body(op: Op) -> &'static [Takes] {
+    match op {
+        Op::CreateAgent | Op::UpdateAgent => &AGENT,
+        Op::Say | Op::SayStream | Op::SayAsync | Op::SayInConversation => &SAID,
+        Op::CreateConversation | Op::UpdateConversation => &CONVERSATION,
+        Op::RunStream | Op::ConversationStream => &FOLLOWED,
+        Op::Cancel => &[("run_ids", "array", "The runs; without them, those that are on.")],
+        Op::ToolApproval => &[("requires_approval", "boolean", "Whether a person must allow it.")],
+        Op::UpdateBlock => &[("value", "string", "The text of the block.")],
+        Op::AnswerQuestion => &[
+            ("answers", "object", "For each question its values, or free text."),
+            ("cancelled", "boolean", "Whether nobody answers."),
+            ("answeredBy", "string", "Who answers."),
+            ("notes", "string", "What else there is to say."),
+        ],
+        Op::ForkThread => &[("at", "integer", "The last record that is shared.")],
+        Op::Rewind => &[("to", "integer", "The last record that still holds.")],
+        _ => &[],
+    }
+}

@@ -1,0 +1,94 @@
+//! Agents: made, listed, shown, changed, deleted.
+
+use serde_json::json;
+
+use crate::letta::scene::{MODEL, Scene};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_what_it_was_declared_with() {
+    let scene = Scene::open().await;
+    let made = scene
+        .ask(
+            "POST",
+            "/v1/agents/",
+            &json!({
+                "name": "Ada", "model": MODEL, "system": "Be kind.", "tools": ["get_weather"],
+                "tags": ["one", "two"], "metadata": {"a": 1}, "timezone": "Europe/Paris",
+                "memory_blocks": [{"label": "human", "value": "Likes tea.", "limit": 100}],
+                "secrets": {"KEY": "hidden"}, "from_another_time": {"kept": true},
+            }),
+        )
+        .await;
+    assert!(made["id"].as_str().unwrap().starts_with("agent-"), "{made}");
+    assert_eq!(made["name"], "Ada");
+    assert_eq!(made["model"], MODEL);
+    assert_eq!(made["llm_config"]["handle"], MODEL);
+    assert_eq!(made["tags"], json!(["one", "two"]));
+    assert_eq!(made["metadata"], json!({"a": 1}));
+    assert_eq!(made["tools"][0]["name"], "get_weather");
+    assert_eq!(made["blocks"][0]["label"], "human");
+    assert_eq!(made["memory"]["blocks"], made["blocks"]);
+    // What has no counterpart is kept and shown; what is secret is not.
+    assert_eq!(made["timezone"], "Europe/Paris");
+    assert_eq!(made["from_another_time"], json!({"kept": true}));
+    assert!(!made.to_string().contains("hidden"), "{made}");
+    let path = format!("/v1/agents/{}", made["id"].as_str().unwrap());
+    assert_eq!(scene.ask("GET", &path, &json!(null)).await, made);
+    assert_eq!(scene.ask("GET", &format!("/letta{path}"), &json!(null)).await, made);
+
+    let changed = scene.ask("PATCH", &path, &json!({"name": "Eve", "tags": []})).await;
+    assert_eq!((&changed["name"], &changed["tags"]), (&json!("Eve"), &json!([])));
+    assert_eq!(changed["system"], "Be kind.");
+    let block = format!("{path}/core-memory/blocks/human");
+    let told = scene.ask("PATCH", &block, &json!({"value": "Likes coffee."})).await;
+    assert_eq!(told["value"], "Likes coffee.");
+    assert_eq!(scene.ask("GET", &block, &json!(null)).await, told);
+
+    scene.ask("DELETE", &path, &json!(null)).await;
+    let (status, said) = scene.try_ask("GET", &path, &json!(null)).await;
+    assert_eq!(status, 404, "{said}");
+    assert!(said["detail"].is_string(), "{said}");
+    assert_eq!(scene.ask("GET", "/v1/agents/", &json!(null)).await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_are_listed_page_by_page() {
+    let scene = Scene::open().await;
+    let mut made = Vec::new();
+    for number in 0..5 {
+        let tag = if number % 2 == 0 { "even" } else { "odd" };
+        made.push(scene.agent(&json!({"name": format!("agent {number}"), "tags": [tag]})).await);
+    }
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        page.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let list = async |query: &str| {
+        ids(&scene.ask("GET", &format!("/v1/agents/?{query}"), &json!(null)).await)
+    };
+    let newest: Vec<String> = made.iter().rev().cloned().collect();
+    assert_eq!(list("").await, newest);
+    assert_eq!(list("order=asc").await, made);
+    assert_eq!(list("limit=2").await, newest[..2]);
+    assert_eq!(list(&format!("limit=2&after={}", newest[1])).await, newest[2..4]);
+    assert_eq!(list(&format!("limit=2&before={}", newest[4])).await, newest[2..4]);
+    assert_eq!(list("tags=odd&order=asc").await, [made[1].clone(), made[3].clone()]);
+    assert_eq!(list("name=agent%203").await, [made[3].clone()]);
+    assert_eq!(scene.ask("GET", "/v1/agents/count", &json!(null)).await, json!(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_declaration_is_refused_with_its_member() {
+    let scene = Scene::open().await;
+    for (body, status, words) in [
+        (json!({"name": "x"}), 422, "model: is missing"),
+        (json!({"model": "nobody"}), 422, "there is no model nobody"),
+        (json!({"model": MODEL, "tools": ["fly"]}), 404, "there is no tool fly"),
+        (json!({"model": MODEL, "throughline": {"planing": true}}), 422, "unknown field `planing`"),
+    ] {
+        let (found, said) = scene.try_ask("POST", "/v1/agents/", &body).await;
+        assert_eq!(found, status, "{said}");
+        assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
+    }
+    let (status, _) = scene.send("poor", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
+    assert_eq!(status, 403, "a key may ask for its own models only");
+}

@@ -1,0 +1,138 @@
+//! Approvals by message, and the caller's own tools.
+
+use serde_json::{Value, json};
+
+use crate::letta::scene::{Scene, kinds, said};
+
+fn approval(call: &Value, approve: bool) -> Value {
+    json!({"type": "approval", "tool_call_id": call, "approve": approve, "reason": "because"})
+}
+
+fn decide(approvals: &[Value]) -> Value {
+    json!({"messages": [{"type": "approval", "approvals": approvals}]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_waits_for_its_approval() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let told = scene.say(&agent, "Send a mail.").await;
+    assert_eq!(
+        kinds(&told["messages"]),
+        ["reasoning_message", "reasoning_message", "approval_request_message"]
+    );
+    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+    let request = &told["messages"][2];
+    let call = &request["tool_call"]["tool_call_id"];
+    // Somebody else must wait, and hears for what.
+    let (status, refused) = scene.try_ask("POST", &path, &said("Hello?")).await;
+    assert_eq!(status, 409, "{refused}");
+    assert_eq!(refused["detail"]["code"], "PENDING_APPROVAL");
+    assert_eq!(refused["detail"]["pending_request_id"], request["id"]);
+    assert_eq!(refused["detail"]["run_id"], request["run_id"]);
+    assert!(scene.ran.lock().unwrap().is_empty());
+
+    let told = scene.ask("POST", &path, &decide(&[approval(call, true)])).await;
+    assert_eq!(
+        kinds(&told["messages"]),
+        [
+            "approval_response_message",
+            "tool_return_message",
+            "reasoning_message",
+            "reasoning_message",
+            "assistant_message",
+        ]
+    );
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!(told["messages"][0]["run_id"], request["run_id"], "the same run went on");
+    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"a@example.com"}"#]);
+    // Nobody decides twice, and nothing runs.
+    let (status, refused) = scene.try_ask("POST", &path, &decide(&[approval(call, true)])).await;
+    assert_eq!(status, 409, "{refused}");
+    assert_eq!(scene.ran.lock().unwrap().len(), 1);
+    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    assert_eq!(
+        kinds(&list)[3..6],
+        ["approval_request_message", "approval_response_message", "tool_return_message"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_are_checked_before_any_of_them_is_told() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let nothing = decide(&[approval(&json!("call_0_0"), true)]);
+    let (status, refused) = scene.try_ask("POST", &path, &nothing).await;
+    assert_eq!(status, 409, "nothing waits: {refused}");
+    let told = scene.say(&agent, "Send two mails.").await;
+    let calls = &told["messages"][2]["tool_calls"];
+    let (one, two) = (&calls[0]["tool_call_id"], &calls[1]["tool_call_id"]);
+    for wrong in [
+        vec![approval(one, true), approval(&json!("call_of_nobody"), true)],
+        vec![approval(one, true), approval(one, false)],
+        vec![json!({"type": "tool", "tool_call_id": one, "tool_return": "x", "status": "success"})],
+    ] {
+        let (status, refused) = scene.try_ask("POST", &path, &decide(&wrong)).await;
+        assert!(matches!(status, 409 | 422), "{refused}");
+    }
+    assert!(scene.ran.lock().unwrap().is_empty(), "nothing ran");
+    // One at a time is allowed: the other still waits.
+    let told = scene.ask("POST", &path, &decide(&[approval(one, false)])).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+    let told = scene.ask("POST", &path, &decide(&[approval(two, true)])).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"b@example.com"}"#]);
+    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    let list = list.as_array().unwrap();
+    let denied = list.iter().find(|one| one["status"] == "error").unwrap();
+    assert!(denied["tool_return"].as_str().unwrap().contains("because"), "{denied}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_say_which_tools_wait() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({"tools": ["get_weather"]})).await;
+    let rule = format!("/v1/agents/{agent}/tools/approval/get_weather");
+    scene.ask("PATCH", &rule, &json!({"requires_approval": true})).await;
+    let told = scene.say(&agent, "weather").await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+    let whole = json!({"messages": [{"type": "approval", "approve": false, "reason": "no",
+        "approval_request_id": told["messages"][2]["id"]}]});
+    let path = format!("/v1/agents/{agent}/messages");
+    let told = scene.ask("POST", &path, &whole).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    scene.ask("PATCH", &rule, &json!({"requires_approval": false})).await;
+    let told = scene.say(&agent, "weather").await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_caller_runs_its_own_tools() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let tools = json!([{"name": "local_time", "description": "The time here.",
+        "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}}}]);
+    for how in ["approval", "tool_return"] {
+        let mut body = said("Look at the clock.");
+        body["client_tools"] = tools.clone();
+        let told = scene.ask("POST", &path, &body).await;
+        assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+        let request = &told["messages"][2];
+        assert_eq!(request["message_type"], "approval_request_message");
+        let returned = json!([{"type": "tool", "tool_call_id": request["tool_call"]["tool_call_id"],
+            "tool_return": "noon", "status": "success"}]);
+        let mut body = match how {
+            "approval" => decide(returned.as_array().unwrap()),
+            _ => json!({"messages": [{"type": "tool_return", "tool_returns": returned}]}),
+        };
+        body["client_tools"] = tools.clone();
+        let told = scene.ask("POST", &path, &body).await;
+        assert_eq!(told["messages"][0]["tool_return"], "noon", "{told}");
+        assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+        let (status, refused) = scene.try_ask("POST", &path, &body).await;
+        assert_eq!(status, 409, "returned twice: {refused}");
+    }
+}

@@ -1,0 +1,257 @@
+//! What is said to agents, and what they answer: whole, streamed, listed.
+
+use serde_json::{Value, json};
+
+use crate::letta::scene::{Scene, kinds, said};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_the_union_of_messages_and_each_thought_keeps_its_signature() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let told = scene.say(&agent, "What is the weather?").await;
+    let messages = &told["messages"];
+    assert_eq!(
+        kinds(messages),
+        [
+            "reasoning_message",
+            "reasoning_message",
+            "tool_call_message",
+            "tool_return_message",
+            "reasoning_message",
+            "reasoning_message",
+            "assistant_message",
+        ]
+    );
+    let signatures: Vec<&Value> =
+        messages.as_array().unwrap().iter().map(|one| &one["signature"]).collect();
+    assert_eq!(signatures[0], "signature-0-0");
+    assert_eq!(signatures[1], "signature-0-1");
+    assert_ne!(signatures[4], signatures[5]);
+    assert_eq!(messages[0]["source"], "reasoner_model");
+    assert_eq!(messages[0]["reasoning"], "Let me see.");
+    assert_eq!(messages[2]["tool_call"]["name"], "get_weather");
+    assert_eq!(messages[2]["tool_calls"][0], messages[2]["tool_call"]);
+    assert_eq!(messages[3]["status"], "success");
+    assert_eq!(messages[3]["tool_call_id"], messages[2]["tool_call"]["tool_call_id"]);
+    assert_eq!(messages[6]["content"], "That is what the tools say.");
+    // The steps of a run: an answer and what came of its calls are one.
+    assert_eq!(messages[0]["step_id"], messages[3]["step_id"]);
+    assert_ne!(messages[0]["step_id"], messages[6]["step_id"]);
+    let date = messages[0]["date"].as_str().unwrap();
+    assert!(date.ends_with("+00:00") && !date.contains('.'), "dates are to the second: {date}");
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!(told["usage"]["step_count"], 2);
+    assert_eq!(told["usage"]["total_tokens"], 220);
+    assert_eq!(*scene.ran.lock().unwrap(), [r#"get_weather {"city":"Paris"}"#]);
+
+    // The list says the same, under the same ids, with what the user said before it.
+    let path = format!("/v1/agents/{agent}/messages?order=asc");
+    let list = scene.ask("GET", &path, &json!(null)).await;
+    assert_eq!(list[0]["message_type"], "user_message");
+    let bare = |message: &Value| {
+        let mut message = message.clone();
+        message.as_object_mut().unwrap().remove("seq_id");
+        message
+    };
+    let answered: Vec<Value> = messages.as_array().unwrap().iter().map(bare).collect();
+    assert_eq!(list.as_array().unwrap()[1..], answered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_listed_page_by_page_in_both_orders() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    for number in 0..3 {
+        scene.say(&agent, &format!("Hello {number}")).await;
+    }
+    let path = format!("/v1/agents/{agent}/messages");
+    let all = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    let all = all.as_array().unwrap().clone();
+    assert_eq!(all.len(), 12);
+    for order in ["asc", "desc"] {
+        let mut wanted = all.clone();
+        if order == "desc" {
+            wanted.reverse();
+        }
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = format!("{path}?order={order}&limit=5&after={after}");
+            let page = scene.ask("GET", &page, &json!(null)).await;
+            let page = page.as_array().unwrap().clone();
+            let Some(last) = page.last() else { break };
+            after = last["id"].as_str().unwrap().to_owned();
+            found.extend(page);
+        }
+        assert_eq!(found, wanted);
+        let third = wanted[3]["id"].as_str().unwrap();
+        let before = format!("{path}?order={order}&limit=2&before={third}");
+        let page = scene.ask("GET", &before, &json!(null)).await;
+        assert_eq!(page.as_array().unwrap()[..], wanted[1..3]);
+    }
+    let texts = format!("{path}?include_return_message_types=assistant_message");
+    let texts = scene.ask("GET", &texts, &json!(null)).await;
+    assert_eq!(kinds(&texts), ["assistant_message"; 3]);
+    for query in ["limit=0", "limit=x", "order=up"] {
+        let (status, said) = scene.try_ask("GET", &format!("{path}?{query}"), &json!(null)).await;
+        assert_eq!(status, 422, "{said}");
+    }
+}
+
+/// What a reader makes of pieces: one text for each message.
+fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
+    let mut joined: Vec<(String, String, String)> = Vec::new();
+    for frame in frames {
+        let kind = frame["message_type"].as_str().unwrap().to_owned();
+        let Some(text) = frame["reasoning"].as_str().or(frame["content"].as_str()) else {
+            continue;
+        };
+        let id = frame["id"].as_str().unwrap().to_owned();
+        match joined.iter_mut().find(|(known, of, _)| *known == id && *of == kind) {
+            Some((_, _, whole)) => whole.push_str(text),
+            None => joined.push((id, kind, text.to_owned())),
+        }
+    }
+    joined
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pieces_are_streamed_where_they_are_wanted() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages/stream");
+    let whole = scene.stream(&path, &said("What is the weather?")).await;
+    let frames: Value = whole.clone().into();
+    assert_eq!(
+        kinds(&frames)[..4],
+        ["reasoning_message", "reasoning_message", "tool_call_message", "tool_return_message"]
+    );
+    assert_eq!(kinds(&frames)[7..], ["stop_reason", "usage_statistics"]);
+    let mut body = said("What is the weather, piece by piece?");
+    body["stream_tokens"] = json!(true);
+    let pieces = scene.stream(&path, &body).await;
+    assert!(pieces.len() > whole.len(), "{pieces:#?}");
+    // The pieces make up what the list says, under the same ids.
+    let list = format!("/v1/agents/{agent}/messages?order=asc");
+    let list = scene.ask("GET", &list, &json!(null)).await;
+    let list = list.as_array().unwrap();
+    let of_run: Vec<Value> =
+        list.iter().filter(|one| one["run_id"] == pieces[0]["run_id"]).cloned().collect();
+    let mut wanted = joined(&of_run);
+    wanted.retain(|(_, kind, _)| kind != "user_message");
+    assert_eq!(joined(&pieces), wanted);
+    // And each thought has its own signature, once.
+    let signed: Vec<(&Value, &Value)> = pieces
+        .iter()
+        .filter(|frame| frame["signature"].is_string())
+        .map(|frame| (&frame["id"], &frame["signature"]))
+        .collect();
+    let kept: Vec<(&Value, &Value)> = of_run
+        .iter()
+        .filter(|one| one["signature"].is_string())
+        .map(|one| (&one["id"], &one["signature"]))
+        .collect();
+    assert_eq!(signed, kept);
+    assert_eq!(signed.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_on_from_any_number() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let mut body = said("What is the weather?");
+    body["background"] = json!(true);
+    body["stream_tokens"] = json!(true);
+    let whole = scene.stream(&format!("/v1/agents/{agent}/messages/stream"), &body).await;
+    let run = whole[0]["run_id"].as_str().unwrap();
+    let numbers: Vec<u64> = whole.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
+    let counted: Vec<u64> = (1..=whole.len() as u64).collect();
+    assert_eq!(numbers, counted, "numbered from 1 without a gap");
+    for after in 0..=whole.len() {
+        let rest = scene
+            .stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": after}))
+            .await;
+        assert_eq!(rest, whole[after..], "after {after}");
+        let of = format!("/v1/conversations/{agent}/stream");
+        let rest = scene.stream(&of, &json!({"starting_after": after, "run_id": run})).await;
+        assert_eq!(rest, whole[after..], "after {after}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_stream_says_that_it_is_there() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages/stream");
+    let body = said("Be slow, please.").to_string().into_bytes();
+    let headers = [("authorization", "Bearer tl_us"), ("content-type", "application/json")];
+    let response = crate::harness::begin(&scene.url, "POST", &path, body, &headers).await;
+    let mut body = response.into_body();
+    let mut text = String::new();
+    while !text.contains("\"ping\"") {
+        let frame = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+    }
+    scene.gate.add_permits(1);
+    while !text.contains("[DONE]") {
+        let frame = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+    }
+    assert!(text.contains("You said: Be slow"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_a_message_is_refused() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    for (body, words) in [
+        (json!({}), "Must specify either"),
+        (json!({"input": "a", "messages": []}), "Cannot specify both"),
+        (json!({"messages": []}), "nothing is said"),
+        (json!({"messages": [{"role": "assistant", "content": "x"}]}), "messages.0.role"),
+        (json!({"messages": [{"role": "user"}]}), "messages.0.content"),
+        (json!({"messages": [{"role": "user", "content": [{"type": "sound"}]}]}), "content.0"),
+        (json!({"messages": [{"type": "approval", "approvals": []}]}), "is empty"),
+        (
+            json!({"messages": [
+                {"role": "user", "content": "a", "otid": "same"},
+                {"role": "user", "content": "b", "otid": "same"},
+            ]}),
+            "the otid same stands twice",
+        ),
+    ] {
+        let (status, said) = scene.try_ask("POST", &path, &body).await;
+        assert_eq!(status, 422, "{said}");
+        assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
+    }
+    let list = scene.ask("GET", &path, &json!(null)).await;
+    assert_eq!(list, json!([]), "nothing was said");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_request_is_said_once() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let body = json!({"messages": [{"role": "user", "content": "weather", "otid": "one"}]});
+    let first = scene.ask("POST", &path, &body).await;
+    let again = scene.ask("POST", &path, &body).await;
+    assert_eq!(again, first);
+    assert_eq!(scene.ran.lock().unwrap().len(), 1, "the tool ran once");
+    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    assert_eq!(list[0]["otid"], "one", "a message keeps its caller's name");
+    assert_eq!(list.as_array().unwrap().len(), 8);
+
+    // While it is under way, too.
+    let slow = json!({"messages": [{"role": "user", "content": "slow", "otid": "two"}]});
+    let run = scene.ask("POST", &format!("{path}/async"), &slow).await;
+    assert_eq!(run["status"], "running");
+    assert_eq!(scene.ask("POST", &format!("{path}/async"), &slow).await["id"], run["id"]);
+    let (status, said) = scene.try_ask("POST", &path, &crate::letta::scene::said("other")).await;
+    assert_eq!(status, 409, "{said}");
+    assert_eq!(said["detail"]["code"], "CONVERSATION_BUSY");
+    assert_eq!(said["detail"]["run_id"], run["id"], "the run is named");
+    scene.gate.add_permits(1);
+    let told = scene.ask("POST", &path, &slow).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+}

@@ -1,0 +1,13 @@
+//! The agent API before plain callers and Letta's own clients.
+
+mod agents;
+mod conversations;
+mod decisions;
+mod messages;
+mod nodes;
+mod own;
+mod runs;
+mod scene;
+mod sdk;
+mod simulated;
+mod tenants;

@@ -1,0 +1,52 @@
+//! Several processes on one store: a run is nobody's own.
+
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::letta::scene::{Scene, kinds, said};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_elsewhere_follows_a_run_and_decides_on_it() {
+    let here = Scene::open().await;
+    let there = here.beside(std::future::pending()).await;
+    let agent = here.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let run = here.ask("POST", &format!("{path}/async"), &said("Be slow.")).await;
+    let run = run["id"].as_str().unwrap();
+    here.gate.add_permits(1);
+    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    let frames: Vec<_> =
+        frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
+    let again = here.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
+    assert_eq!(frames, again, "both tell the same, under the same numbers");
+
+    let told = here.say(&agent, "Send a mail.").await;
+    let call = &told["messages"][2]["tool_call"]["tool_call_id"];
+    let decision = json!({"messages": [{"type": "approval", "approvals": [
+        {"type": "approval", "tool_call_id": call, "approve": true}]}]});
+    let told = there.ask("POST", &path, &decision).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!((here.ran.lock().unwrap().len(), there.ran.lock().unwrap().len()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_process_is_gone_goes_on_elsewhere() {
+    let there = Scene::open().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let here = there.beside(async move { drop(stopped.await) }).await;
+    let agent = here.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let run = here.ask("POST", &format!("{path}/async"), &said("Be slow.")).await;
+    let run = run["id"].as_str().unwrap();
+    stop.send(()).unwrap();
+    // The model of the other process answers at once.
+    there.gate.add_permits(1);
+    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    let frames: Vec<_> =
+        frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
+    let numbers: Vec<_> = frames.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=frames.len() as u64).collect::<Vec<_>>());
+    let frames = serde_json::Value::from(frames);
+    assert_eq!(kinds(&frames)[2], "assistant_message");
+    assert_eq!(frames[3]["stop_reason"], "end_turn");
+}

@@ -1,0 +1,123 @@
+//! What Letta has no word for.
+
+use serde_json::{Value, json};
+
+use crate::letta::scene::Scene;
+
+fn run_of(told: &Value) -> String {
+    told["messages"][0]["run_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_shows_its_state_plan_journal_and_fates() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({"throughline": {"planning": true}})).await;
+    let told = scene.say(&agent, "Make a plan.").await;
+    let run = run_of(&told);
+    let own = async |what: &str| {
+        scene.ask("GET", &format!("/v1/throughline/runs/{run}/{what}"), &json!(null)).await
+    };
+    let state = own("state").await;
+    assert_eq!(state["planVersion"], 1);
+    assert_eq!(state["messages"][0]["role"], "user");
+    assert_eq!(own("plan").await["plan"]["steps"][0]["title"], "Go");
+    let snapshot = own("snapshot?tag=mine").await;
+    assert_eq!(
+        (&snapshot["metadata"]["tag"], &snapshot["state"]["plan"]),
+        (&json!("mine"), &state["plan"])
+    );
+    assert_eq!(own("reflections").await, json!([]));
+    let journal = own("journal").await;
+    let journal = journal.as_array().unwrap();
+    assert_eq!(journal[0]["event"], 1);
+    let names: Vec<&str> =
+        journal.iter().map(|one| one["said"]["type"].as_str().unwrap()).collect();
+    assert!(names.contains(&"plan") && names.contains(&"finalAnswer"), "{names:?}");
+    let page = own("journal?after=3&limit=2").await;
+    assert_eq!(page.as_array().unwrap()[..], journal[3..5]);
+    let narrative = own("narrative").await;
+    assert!(narrative["narrative"].as_str().unwrap().contains("Make a plan."), "{narrative}");
+    assert_eq!(own("fates").await, json!([]), "the scripted model tells none");
+    let resume = format!("/v1/throughline/runs/{run}/resume");
+    let (status, said) = scene.try_ask("POST", &resume, &json!({})).await;
+    assert_eq!(status, 409, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_from_a_snapshot_in_another_store() {
+    let (here, there) = (Scene::open().await, Scene::open().await);
+    let agent = here.agent(&json!({})).await;
+    let told = here.say(&agent, "Send a mail.").await;
+    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
+    let snapshot = here.ask("GET", &path, &json!(null)).await;
+    let run = there.ask("POST", "/v1/throughline/snapshots", &snapshot).await;
+    assert_eq!(
+        (&run["id"], &run["stop_reason"]),
+        (&json!(run_of(&told)), &json!("requires_approval"))
+    );
+    let state = format!("/v1/throughline/runs/{}/state", run_of(&told));
+    let state = there.ask("GET", &state, &json!(null)).await;
+    assert_eq!(state["pendingApprovals"][0]["status"], "pending");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_listed_and_answered() {
+    let scene = Scene::open().await;
+    let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
+    let agent = scene.agent(&json!({"throughline": own})).await;
+    let told = scene.say(&agent, "Ask me a question.").await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+    let list = scene.ask("GET", "/v1/throughline/questions", &json!(null)).await;
+    assert_eq!(list[0]["questions"][0]["question"], "Which?");
+    assert_eq!(list[0]["runId"], run_of(&told));
+    let path = format!("/v1/throughline/questions/{}", list[0]["id"].as_str().unwrap());
+    for wrong in [
+        json!({"answers": {"Which?": {"values": ["Three"]}}}),
+        json!({"answers": {"Which?": {"values": [], "freeText": "Neither"}}}),
+        json!({"answers": {}}),
+    ] {
+        let (status, said) = scene.try_ask("POST", &path, &wrong).await;
+        assert_eq!(status, 422, "{said}");
+    }
+    let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
+    let answered = scene.ask("POST", &path, &right).await;
+    assert_eq!((&answered["status"], &answered["answeredBy"]), (&json!("executed"), &json!("me")));
+    let (status, said) = scene.try_ask("POST", &path, &right).await;
+    assert!(matches!(status, 404 | 409), "answered twice: {status} {said}");
+    let frames = scene
+        .stream(&format!("/v1/runs/{}/stream", run_of(&told)), &json!({"starting_after": 5}))
+        .await;
+    assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
+    assert_eq!(scene.ask("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_is_forked_and_rewound_and_nothing_is_lost() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    scene.say(&agent, "One").await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let before = scene.ask("GET", &path, &json!(null)).await;
+    let thread = throughline_core::LogId::from(agent.as_str());
+    let us = throughline_core::Tenant::from("us");
+    let head = throughline_core::Store::log(&scene.journal, &us, &thread).await.unwrap().unwrap();
+    scene.say(&agent, "Two").await;
+    let own = format!("/v1/throughline/threads/{agent}");
+    let forked = scene.ask("POST", &format!("{own}/fork"), &json!({"at": head.last})).await;
+    let id = forked["id"].as_str().unwrap();
+    assert_eq!(forked["forked_from"], json!({"thread": agent, "at": head.last}));
+    assert_eq!(
+        scene.ask("GET", &format!("/v1/conversations/{id}/messages"), &json!(null)).await,
+        before
+    );
+    let rewound = scene.ask("POST", &format!("{own}/rewind"), &json!({"to": head.last})).await;
+    assert_eq!(rewound["rewound"]["to"], head.last);
+    assert_eq!(scene.ask("GET", &path, &json!(null)).await, before);
+    let after = throughline_core::Store::log(&scene.journal, &us, &thread).await.unwrap().unwrap();
+    assert_eq!(after.rewinds.len(), 1, "the rewind is a record of its own");
+    assert!(after.last > head.last, "and what it leaves out is still there");
+    for wrong in [json!({}), json!({"to": 100_000})] {
+        let (status, said) = scene.try_ask("POST", &format!("{own}/rewind"), &wrong).await;
+        assert_eq!(status, 422, "{said}");
+    }
+}

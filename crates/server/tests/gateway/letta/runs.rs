@@ -1,0 +1,87 @@
+//! Runs: listed, shown, cancelled, reset.
+
+use serde_json::json;
+
+use crate::letta::scene::{Scene, kinds, said};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_shown_with_its_messages_steps_and_usage() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let told = scene.say(&agent, "What is the weather?").await;
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    assert_eq!(shown["agent_id"], agent.as_str());
+    assert_eq!(
+        (&shown["status"], &shown["stop_reason"]),
+        (&json!("completed"), &json!("end_turn"))
+    );
+    let messages = scene.ask("GET", &format!("/v1/runs/{run}/messages"), &json!(null)).await;
+    assert_eq!(kinds(&messages)[0], "user_message");
+    assert_eq!(messages.as_array().unwrap().len(), 8);
+    let steps = scene.ask("GET", &format!("/v1/runs/{run}/steps?order=asc"), &json!(null)).await;
+    assert_eq!(steps.as_array().unwrap().len(), 2);
+    assert_eq!(steps[0]["id"], messages[1]["step_id"]);
+    assert_eq!((&steps[0]["status"], &steps[0]["prompt_tokens"]), (&json!("success"), &json!(100)));
+    let usage = scene.ask("GET", &format!("/v1/runs/{run}/usage"), &json!(null)).await;
+    assert_eq!(usage["total_tokens"], 220);
+    assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 8);
+
+    let other = scene.agent(&json!({})).await;
+    scene.say(&other, "Hello").await;
+    scene.say(&agent, "fail").await;
+    let list = async |query: &str| {
+        let runs = scene.ask("GET", &format!("/v1/runs/?{query}"), &json!(null)).await;
+        runs.as_array().unwrap().clone()
+    };
+    assert_eq!(list("").await.len(), 3);
+    let own = list(&format!("agent_id={agent}&order=asc")).await;
+    assert_eq!(own.len(), 2);
+    assert_eq!(own[0]["id"], run);
+    assert_eq!(
+        (&own[1]["status"], &own[1]["stop_reason"]),
+        (&json!("failed"), &json!("llm_api_error"))
+    );
+    assert_eq!(list("statuses=failed").await.len(), 1);
+    assert_eq!(list("active=true").await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_run_says_why() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let frames = scene.stream(&format!("/v1/agents/{agent}/messages/stream"), &said("fail")).await;
+    let frames = serde_json::Value::from(frames);
+    assert_eq!(kinds(&frames), ["error_message", "stop_reason", "usage_statistics"]);
+    assert!(frames[0]["message"].as_str().unwrap().contains("does not want to"), "{frames}");
+    assert_eq!(frames[0]["error_type"], "llm_api_error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_and_an_agent_begins_again() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    scene.say(&agent, "Hello").await;
+    let run = scene.ask("POST", &format!("{path}/async"), &said("slow")).await;
+    let run = run["id"].as_str().unwrap();
+    let reset = format!("/v1/agents/{agent}/reset-messages");
+    let (status, told) = scene.try_ask("PATCH", &reset, &json!({})).await;
+    assert_eq!((status, &told["detail"]["run_id"]), (409, &json!(run)));
+    let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({})).await;
+    assert_eq!(ended[run], "cancelled");
+    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    assert_eq!(
+        (&shown["status"], &shown["stop_reason"]),
+        (&json!("cancelled"), &json!("cancelled"))
+    );
+    let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({"run_ids": [run]})).await;
+    assert!(ended[run].as_str().unwrap().contains("is over"), "{ended}");
+
+    scene.ask("PATCH", &reset, &json!({"add_default_initial_messages": false})).await;
+    assert_eq!(scene.ask("GET", &path, &json!(null)).await, json!([]));
+    let told = scene.say(&agent, "Hello again").await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let list = scene.ask("GET", &path, &json!(null)).await;
+    assert_eq!(list.as_array().unwrap().len(), 4, "{list}");
+}

@@ -1,0 +1,373 @@
+//! A gateway with agents, whose models say what a script says, for two tenants.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use throughline_agent::{Ports, Runner, Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_codec::{Catalog, events_of};
+use throughline_core::{
+    Asking, Body, Boxed, Call, CallId, Clock, Delta, Event, Ids, Item, Json, Model, ModelError,
+    Models, Name, Place, ReasoningFormat, Reply, Role, Saying, Seal, Stop, Store, Target, Tenant,
+    Thought, ThoughtKind, ToolCall, Trouble, Usage,
+};
+use throughline_server::{Admission, AgentApi, Allowance, Keyring, ReplayMode};
+use throughline_store::Journal;
+use throughline_testkit::Folder;
+use tokio::sync::Semaphore;
+
+use crate::harness::{Opening, begin, serve_on, upstream};
+
+pub(crate) const MODEL: &str = "claude-sonnet-4-5";
+
+/// What a scripted model does next.
+enum Says {
+    Text(String),
+    Call(&'static str, &'static str),
+    Calls(Vec<(&'static str, &'static str)>),
+    Fails,
+}
+
+/// A model that thinks twice, signs each thought, and then does what the last words of the user want.
+struct Scripted {
+    target: Target,
+    /// One for each answer to a user who says `slow`.
+    gate: Arc<Semaphore>,
+}
+
+impl Model for Scripted {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn ask(&self, call: Call) -> Asking<'_> {
+        let words = last_words(&call);
+        let says = script(&call, &words);
+        let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
+        let reply = match says {
+            Says::Fails => {
+                return Box::pin(async {
+                    Err(ModelError::new(Trouble::Other, "it does not want to"))
+                });
+            }
+            Says::Text(text) => self.reply(vec![Body::Text(text.into())], Stop::Done, turn),
+            Says::Call(name, args) => {
+                self.reply(vec![tool_call(name, args, turn, 0)], Stop::Tools, turn)
+            }
+            Says::Calls(calls) => {
+                let calls = calls.iter().enumerate();
+                let calls = calls.map(|(place, (name, args))| tool_call(name, args, turn, place));
+                self.reply(calls.collect(), Stop::Tools, turn)
+            }
+        };
+        let events: Vec<_> = pieces(events_of(&reply)).into_iter().map(Ok).collect();
+        let is_slow = words.contains("slow");
+        Box::pin(async move {
+            if is_slow {
+                self.gate.acquire().await.unwrap().forget();
+            }
+            let events = Box::pin(futures_util::stream::iter(events));
+            Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
+        })
+    }
+}
+
+impl Scripted {
+    fn reply(&self, bodies: Vec<Body>, stop: Stop, turn: usize) -> Reply {
+        let thoughts = ["Let me see.", "That is it."].iter().enumerate().map(|(place, words)| {
+            let thought = Thought::issued(*words, ThoughtKind::Text, ReasoningFormat::unknown());
+            let mut item = item(place, Body::Thought(thought));
+            let signature = Bytes::from(format!("signature-{turn}-{place}"));
+            let owner = Arc::clone(&self.target.origin);
+            item.seals.push(Seal::new(signature, "anthropic.signature", owner, "/signature"));
+            item
+        });
+        let bodies = bodies.into_iter().enumerate().map(|(place, body)| item(place + 2, body));
+        Reply {
+            id: None,
+            items: thoughts.chain(bodies).collect(),
+            stop,
+            usage: Usage { input: 100, output: 10, thought: 4, ..Usage::default() },
+            origin: Arc::clone(&self.target.origin),
+            extras: Vec::new(),
+        }
+    }
+}
+
+fn item(place: usize, body: Body) -> Item {
+    Item::new(format!("i{place}"), Place::new(0, place), Role::Assistant, body)
+}
+
+fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
+    let id = format!("call_{turn}_{place}");
+    Body::Call(ToolCall {
+        id: CallId::from(id.clone()),
+        wire_id: Some(id.into()),
+        name: Name::from(name),
+        args: Json::parse(args.to_owned()).unwrap(),
+        custom: false,
+    })
+}
+
+/// The same events, with texts word by word.
+fn pieces(events: Vec<Event>) -> Vec<Event> {
+    let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
+    let split = |event: Event| match event {
+        Event::Delta { index, delta: Delta::Text(text) } => words(&text)
+            .into_iter()
+            .map(|word| Event::Delta { index, delta: Delta::Text(word) })
+            .collect(),
+        Event::Delta { index, delta: Delta::Thought(text) } => words(&text)
+            .into_iter()
+            .map(|word| Event::Delta { index, delta: Delta::Thought(word) })
+            .collect(),
+        other => vec![other],
+    };
+    events.into_iter().flat_map(split).collect()
+}
+
+fn last_words(call: &Call) -> String {
+    let users = call.items.iter().filter(|item| item.role == Role::User);
+    let texts = users.filter_map(|item| match &item.body {
+        Body::Text(text) => Some(text.to_string()),
+        _ => None,
+    });
+    texts.last().unwrap_or_default()
+}
+
+/// What the last words of the user want. Answers of tools are the end of it.
+fn script(call: &Call, words: &str) -> Says {
+    let has_result = call.items.last().is_some_and(|item| matches!(item.body, Body::Result(_)));
+    let is_summary = call
+        .system
+        .iter()
+        .any(|item| matches!(&item.body, Body::Text(text) if text.contains("You summarise")));
+    if is_summary {
+        return Says::Text(r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned());
+    }
+    if has_result {
+        return Says::Text("That is what the tools say.".to_owned());
+    }
+    match words {
+        _ if words.contains("weather") => Says::Call("get_weather", r#"{"city":"Paris"}"#),
+        _ if words.contains("mails") => Says::Calls(vec![
+            ("send_mail", r#"{"to":"a@example.com"}"#),
+            ("send_mail", r#"{"to":"b@example.com"}"#),
+        ]),
+        _ if words.contains("mail") => Says::Call("send_mail", r#"{"to":"a@example.com"}"#),
+        _ if words.contains("clock") => Says::Call("local_time", r#"{"zone":"Paris"}"#),
+        _ if words.contains("question") => Says::Call(
+            "ask_user_question",
+            r#"{"questions":[{"question":"Which?","options":[{"label":"One"},{"label":"Two"}]}]}"#,
+        ),
+        _ if words.contains("plan") => Says::Call(
+            "manage_todo_list",
+            r#"{"operation":"write","todoList":[{"id":1,"title":"Go","description":"Go there","status":"not-started"}]}"#,
+        ),
+        _ if words.contains("fail") => Says::Fails,
+        _ => Says::Text(format!("You said: {words}")),
+    }
+}
+
+struct OneModel(Arc<Scripted>);
+
+impl Models for OneModel {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        if name.ends_with(MODEL) {
+            return Ok(Arc::clone(&self.0) as Arc<dyn Model>);
+        }
+        Err(ModelError::new(Trouble::Other, format!("there is no model {name}")))
+    }
+}
+
+/// A tool that notes what it was asked, and answers with it.
+pub(crate) struct Noting(ToolSpec, Arc<Mutex<Vec<String>>>);
+
+/// One whose notes nobody reads.
+pub(crate) fn noting(spec: ToolSpec) -> Noting {
+    Noting(spec, Arc::default())
+}
+
+impl Tool for Noting {
+    fn spec(&self) -> ToolSpec {
+        self.0.clone()
+    }
+
+    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move {
+            self.1.lock().unwrap().push(format!("{} {}", self.0.name, args.as_str()));
+            ToolAnswer::text(format!("did {}", args.as_str()))
+        })
+    }
+}
+
+pub(crate) struct Now;
+
+impl Clock for Now {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Ids that are counted, over all scenes.
+pub(crate) struct Counted;
+
+static IDS: AtomicU64 = AtomicU64::new(0);
+
+impl Ids for Counted {
+    fn fresh(&self, prefix: &str) -> Name {
+        Name::from(format!("{prefix}_{}", IDS.fetch_add(1, Ordering::SeqCst)))
+    }
+}
+
+/// Each key is the tenant that it names.
+struct Keys;
+
+impl Keyring for Keys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        let admission = match key.and_then(|key| key.strip_prefix("tl_")) {
+            None => Admission::Refused,
+            Some(name) => Admission::Key {
+                tenant: Tenant::from(name),
+                id: Name::from(name),
+                models: if name == "poor" { vec!["gpt-*".into()] } else { Vec::new() },
+                allowance: Allowance::default(),
+            },
+        };
+        Box::pin(async move { Ok(admission) })
+    }
+}
+
+/// A gateway with agents.
+pub(crate) struct Scene {
+    pub(crate) url: String,
+    pub(crate) journal: Journal,
+    pub(crate) ran: Arc<Mutex<Vec<String>>>,
+    pub(crate) gate: Arc<Semaphore>,
+    folder: Arc<Folder>,
+}
+
+/// The agents of a process.
+fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: Arc<Semaphore>) -> AgentApi {
+    let target = Catalog::builtin().target_for("anthropic", MODEL, "test").unwrap();
+    let models = OneModel(Arc::new(Scripted { target, gate }));
+    let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
+    let tools = [
+        with_text("get_weather", "city").idempotent(),
+        with_text("send_mail", "to").needs_approval(),
+    ];
+    let tools = tools.map(|spec| Arc::new(Noting(spec, Arc::clone(ran))) as Arc<dyn Tool>);
+    let mut runner = Runner::new(store, Arc::new(models), ports).with_tools(tools);
+    runner.lease = Duration::from_millis(500);
+    AgentApi::new(runner).with_ping(Duration::from_millis(50))
+}
+
+pub(crate) fn with_text(name: &str, key: &str) -> ToolSpec {
+    let schema =
+        json!({"type": "object", "properties": {key: {"type": "string"}}, "required": [key]});
+    ToolSpec::new(name).description("A tool.").schema(Json::from(&schema))
+}
+
+impl Scene {
+    pub(crate) async fn open() -> Self {
+        let folder = Folder::new("letta");
+        let url = format!("sqlite://{}", folder.join("store.db").display());
+        let options = throughline_store::Options::default();
+        let journal = throughline_store::open(&url, &options).await.unwrap();
+        Self::on(journal, Arc::new(folder), std::future::pending()).await
+    }
+
+    /// Another process on the same store.
+    pub(crate) async fn beside(&self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self::on(self.journal.clone(), Arc::clone(&self.folder), stop).await
+    }
+
+    async fn on(
+        journal: Journal,
+        folder: Arc<Folder>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let (ran, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+        let (noted, held) = (Arc::clone(&ran), Arc::clone(&gate));
+        let opening = Opening {
+            keyring: Arc::new(Keys),
+            agents: Some(Box::new(move |store| agents(store, &noted, held))),
+            ..Opening::of(ReplayMode::Repair)
+        };
+        // Nobody asks the providers.
+        let nobody = Arc::new(upstream("http://127.0.0.1:1"));
+        let url = serve_on(journal.clone(), nobody, opening, stop).await;
+        Self { url, journal, ran, gate, folder }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Bytes) {
+        let bearer = format!("Bearer tl_{key}");
+        let headers = [("authorization", &*bearer), ("content-type", "application/json")];
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let response = begin(&self.url, method, path, body, &headers).await;
+        let status = response.status().as_u16();
+        (status, response.into_body().collect().await.unwrap().to_bytes())
+    }
+
+    /// The answer to a request of tenant `us`, which must go well.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let (status, said) = self.try_ask(method, path, body).await;
+        assert_eq!(status, 200, "{method} {path}: {said}");
+        said
+    }
+
+    pub(crate) async fn try_ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let (status, said) = self.send("us", method, path, body).await;
+        let text = String::from_utf8_lossy(&said).into_owned();
+        (status, serde_json::from_slice(&said).unwrap_or(Value::String(text)))
+    }
+
+    /// The frames of a stream, the last of which says that it is done.
+    pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
+        let (status, said) = self.send("us", "POST", path, body).await;
+        let text = String::from_utf8(said.to_vec()).unwrap();
+        assert_eq!(status, 200, "{path}: {text}");
+        let mut frames: Vec<&str> = text.split("\n\n").filter(|frame| !frame.is_empty()).collect();
+        assert_eq!(frames.pop(), Some("data: [DONE]"), "{text}");
+        frames
+            .into_iter()
+            .map(|frame| serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap())
+            .collect()
+    }
+
+    /// An agent with the tools that there are, and these members.
+    pub(crate) async fn agent(&self, more: &Value) -> String {
+        let mut body = json!({"name": "Ada", "model": MODEL, "system": "Be kind.", "tools": ["get_weather", "send_mail"]});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            body[key] = value.clone();
+        }
+        let agent = self.ask("POST", "/v1/agents/", &body).await;
+        agent["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Says something to an agent, and gives the answer.
+    pub(crate) async fn say(&self, agent: &str, words: &str) -> Value {
+        self.ask("POST", &format!("/v1/agents/{agent}/messages"), &said(words)).await
+    }
+}
+
+/// A request that says this.
+pub(crate) fn said(words: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": words}]})
+}
+
+/// The types of messages, in their order.
+pub(crate) fn kinds(messages: &Value) -> Vec<&str> {
+    let list = messages.as_array().unwrap();
+    list.iter().map(|message| message["message_type"].as_str().unwrap()).collect()
+}

@@ -1,0 +1,28 @@
+//! Letta's own clients, unmodified.
+//!
+//! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
+
+use crate::harness::official;
+use crate::letta::scene::{MODEL, Scene};
+
+async fn run(language: &str, script: &str) {
+    let scene = Scene::open().await;
+    let Some(output) = official::run(language, script, &scene.url, "tl_us", &[MODEL]).await else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
+    let parts = said.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(parts, 7, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_python_letta() {
+    run("python", "letta_agents.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_node_letta() {
+    run("node", "letta_agents.mjs").await;
+}

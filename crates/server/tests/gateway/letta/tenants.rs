@@ -1,0 +1,121 @@
+//! Nothing of one tenant's is there for another; and the document that says what there is.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use throughline_server::routes;
+
+use crate::letta::scene::{Scene, said};
+
+/// The routes that name nothing of anybody's, and what another tenant hears of them.
+const OPEN: [(&str, &str, &str); 11] = [
+    ("GET", "/v1/health/", "ok"),
+    ("GET", "/v1/models/", "["),
+    ("GET", "/v1/tools/", "get_weather"),
+    ("POST", "/v1/agents/", "model: is missing"),
+    ("GET", "/v1/agents/", "[]"),
+    ("GET", "/v1/agents/count", "0"),
+    ("GET", "/v1/runs/", "[]"),
+    ("POST", "/v1/conversations/", "agent_id: is missing"),
+    ("GET", "/v1/conversations/", "[]"),
+    ("GET", "/v1/throughline/questions", "[]"),
+    ("POST", "/v1/throughline/snapshots", "`version` is missing"),
+];
+
+/// A body that each of the routes takes that need one.
+fn body_of(path: &str) -> Value {
+    match path {
+        _ if path.ends_with("/messages")
+            || path.ends_with("/stream")
+            || path.ends_with("/async") =>
+        {
+            said("Hello")
+        }
+        _ if path.ends_with("/rewind") => json!({"to": 0}),
+        _ if path.contains("/questions/") => json!({"answers": {}}),
+        _ if path.contains("/tools/approval/") => json!({"requires_approval": true}),
+        _ => json!({}),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_route_shows_another_tenant_anything() {
+    let scene = Scene::open().await;
+    let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": true}}});
+    let block = json!([{"label": "human", "value": "x"}]);
+    let agent = scene.agent(&json!({"throughline": own, "memory_blocks": block})).await;
+    let told = scene.say(&agent, "Ask me a question.").await;
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let question = scene.ask("GET", "/v1/throughline/questions", &json!(null)).await;
+    let question = question[0]["id"].as_str().unwrap().to_owned();
+    let made = scene.ask("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+    let conversation = made["id"].as_str().unwrap();
+    let ids = [
+        ("{agent}", &*agent),
+        ("{run}", run),
+        ("{conversation}", conversation),
+        ("{question}", &question),
+        ("{thread}", &agent),
+        ("{tool}", "get_weather"),
+        ("{block}", "human"),
+    ];
+    let mut tried = BTreeSet::new();
+    for route in routes() {
+        let path =
+            ids.iter().fold(route.path.to_owned(), |path, (name, id)| path.replace(name, id));
+        assert!(!path.contains('{'), "{path}: say which id stands there");
+        for path in [path.clone(), format!("/letta{path}")] {
+            let body = if route.method == "GET" { json!(null) } else { body_of(&path) };
+            let (status, answer) = scene.send("them", route.method, &path, &body).await;
+            let answer = String::from_utf8_lossy(&answer).into_owned();
+            if route.path.contains('{') {
+                assert_eq!(status, 404, "{} {path}: {answer}", route.method);
+            } else {
+                let known = OPEN
+                    .iter()
+                    .find(|(method, path, _)| (*method, *path) == (route.method, route.path));
+                let (_, _, words) = known.unwrap_or_else(|| panic!("{path} is not tried here"));
+                assert!(answer.contains(words), "{} {path}: {answer}", route.method);
+            }
+            for id in [&*agent, run, conversation, &question] {
+                let is_echo = status == 404;
+                assert!(is_echo || !answer.contains(id), "{path} tells of {id}: {answer}");
+            }
+            tried.insert((route.method, route.path));
+        }
+    }
+    assert_eq!(tried.len(), routes().len());
+    // Nothing of it happened to its owner.
+    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    assert_eq!(shown["stop_reason"], "requires_approval");
+    let list = scene.ask("GET", &format!("/v1/agents/{agent}/messages"), &json!(null)).await;
+    assert_eq!(list.as_array().unwrap().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_key_nobody_is_let_in() {
+    let scene = Scene::open().await;
+    let response = crate::harness::begin(&scene.url, "GET", "/v1/agents/", Vec::new(), &[]).await;
+    assert_eq!(response.status().as_u16(), 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_is_served_as_it_is_kept() {
+    let scene = Scene::open().await;
+    let (status, served) = scene.send("us", "GET", "/openapi.json", &json!(null)).await;
+    assert_eq!(status, 200);
+    let served: Value = serde_json::from_slice(&served).unwrap();
+    let mut served = serde_json::to_string_pretty(&served).unwrap();
+    served.push('\n');
+    let kept = include_str!("../../../../../docs/openapi.json");
+    assert_eq!(
+        served, kept,
+        "docs/openapi.json: keep what GET /openapi.json gives, indented by two"
+    );
+    let (status, page) = scene.send("us", "GET", "/docs", &json!(null)).await;
+    let page = String::from_utf8_lossy(&page).into_owned();
+    assert_eq!(status, 200);
+    for route in routes() {
+        assert!(page.contains(route.path), "{} is not on the page", route.path);
+    }
+}
