@@ -174,7 +174,7 @@ struct OneDollar;
 
 impl CostEstimator for OneDollar {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        (model == CLAUDE).then(|| if usage.output > 0 { 1.0 } else { 0.0 })
+        (model == CLAUDE).then_some(if usage.output > 0 { 1.0 } else { 0.0 })
     }
 }
 
@@ -187,15 +187,15 @@ async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
         agent.limits.max_cost_usd = Some(2.5);
         agent
     };
-    let begin = |agent: AgentConfig| Scene::start(agent, "go");
-    let error = scene.runner.begin(begin(limited(CLAUDE))).await.unwrap_err().to_string();
+    let start = |agent: AgentConfig| Scene::start(agent, "go");
+    let error = scene.runner.begin(start(limited(CLAUDE))).await.unwrap_err().to_string();
     assert_eq!(
         error,
         "agents.assistant.limits.maxCostUsd: needs a cost estimator, and there is none"
     );
     scene.runner.costs = Some(Arc::new(OneDollar));
     let error =
-        scene.runner.begin(begin(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
+        scene.runner.begin(start(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
     assert!(error.ends_with("there is no price for claude-opus-4-5"), "{error}");
     let (begun, status) = scene.run(limited(CLAUDE), "go").await;
     assert_eq!(status, RunStatus::Failed);
