@@ -6,6 +6,7 @@ pub(crate) mod serving;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use throughline_codec::Catalog;
 use throughline_testkit::workspace_root;
@@ -92,7 +93,12 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
 
 /// A file of that name with that text, as an argument.
 pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+    static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let path = scratch(name);
-    std::fs::write(&path, text).unwrap();
+    // Other tests may read a file of that name at the same moment: it is there whole, or not yet.
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let draft = scratch(&format!("{name}.{}.{number}", std::process::id()));
+    std::fs::write(&draft, text).unwrap();
+    std::fs::rename(&draft, &path).unwrap();
     path.into_os_string().into_string().unwrap()
 }
