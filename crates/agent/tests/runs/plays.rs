@@ -70,7 +70,15 @@ pub(crate) const PLAYS: &[Play] = &[
         name: "company",
         casting: company,
         models: company_models,
-        said: &["Sell me one.", "Why?", "Another.", "And another.", "The last."],
+        said: &[
+            "Sell me one.",
+            "Why?",
+            "Another.",
+            "And another.",
+            "One more.",
+            "Still one.",
+            "The last.",
+        ],
     },
 ];
 
