@@ -169,7 +169,7 @@ fn what_is_wrong_is_named_with_its_path() {
         ),
         (
             r#"{"type":"tool_call","name":"t","phase":"began"}"#,
-            "ToolCallEvent.phase must be one of start, success, error, skipped",
+            "ToolCallEvent.phase must be one of start, progress, success, error, skipped",
         ),
         (
             r#"{"type":"user_question","id":"q","toolCallId":"c","status":"executed"}"#,
