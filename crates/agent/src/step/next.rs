@@ -101,6 +101,6 @@ impl Step {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a limit of more than 2^53 is no limit")]
-fn float(value: u64) -> f64 {
+pub(super) fn float(value: u64) -> f64 {
     value as f64
 }

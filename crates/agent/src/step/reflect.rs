@@ -10,6 +10,7 @@ use crate::input::Heard;
 use crate::progress::Purpose;
 use crate::step::Step;
 use crate::step::answer::{text_of, tokens};
+use crate::step::next::float;
 
 impl Step {
     /// Remembers which tools a turn used.
@@ -108,9 +109,4 @@ fn is_nearly(one: &str, other: &str) -> bool {
     let (one, other) = (words(one), words(other));
     let (same, all) = (one.intersection(&other).count(), one.union(&other).count());
     all > 0 && same * 10 >= all * 9
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a limit of more than 2^53 is no limit")]
-fn float(value: u64) -> f64 {
-    value as f64
 }

@@ -35,7 +35,7 @@ impl Step {
                 "The arguments do not fit the schema of {}: {problem}",
                 call.name
             ));
-            self.refuse_call(position, &answer);
+            self.settle(position, &answer);
             return;
         }
         match &*call.name {
@@ -59,7 +59,7 @@ impl Step {
                 if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
             let answer =
                 ToolAnswer::error(format!("There is no tool named {}: {known}.", call.name));
-            self.refuse_call(position, &answer);
+            self.settle(position, &answer);
             return;
         };
         let limit = part.and_then(|part| part.limits.max_tool_calls);
@@ -108,7 +108,7 @@ impl Step {
     fn ask_person(&mut self, position: usize, call: &ToolCall) {
         let ask = self.state.part().and_then(|part| part.config.human_in_the_loop.ask_user.clone());
         let Some(ask) = ask else {
-            self.refuse_call(position, &ToolAnswer::error("Nobody can be asked here."));
+            self.settle(position, &ToolAnswer::error("Nobody can be asked here."));
             return;
         };
         let (id, now) = (self.fresh("q"), self.now());
@@ -118,7 +118,7 @@ impl Step {
         let mut question = match asked {
             Ok(question) => question,
             Err(problem) => {
-                self.refuse_call(position, &ToolAnswer::error(problem));
+                self.settle(position, &ToolAnswer::error(problem));
                 return;
             }
         };
@@ -198,7 +198,7 @@ impl Step {
         if self.state.progress.brought_back > MOST_BROUGHT_BACK {
             let answer =
                 format!("No more than {MOST_BROUGHT_BACK} answers can be brought back in one run.");
-            self.refuse_call(position, &ToolAnswer::error(answer));
+            self.settle(position, &ToolAnswer::error(answer));
             return;
         }
         let args = call.args.tree();
@@ -207,7 +207,7 @@ impl Step {
         let found = archived.iter().find(|execution| execution.execution_id == wanted);
         if found.is_none_or(|execution| execution.archive_id.is_none()) {
             let answer = format!("No archived answer has the executionId {wanted}.");
-            self.refuse_call(position, &ToolAnswer::error(answer));
+            self.settle(position, &ToolAnswer::error(answer));
         }
     }
 
@@ -357,11 +357,6 @@ impl Step {
             Outcome::Denied => ToolExecutionStatus::Rejected,
         };
         self.settle_as(position, answer, status);
-    }
-
-    /// A call was not run, because the model asked for what cannot be.
-    pub(super) fn refuse_call(&mut self, position: usize, answer: &ToolAnswer) {
-        self.settle(position, answer);
     }
 
     /// A call was not run, because a limit was reached.
