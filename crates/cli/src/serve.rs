@@ -81,10 +81,15 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
     let operations = operations.context("the gateway cannot be started")?;
     let claims = Claims::new(journal.derived_key("claims"));
+    let replay = Replay::new(Arc::new(journal.clone()), claims);
+    let replay = match config.gateway.capture {
+        Capture::Durable => replay,
+        Capture::Relaxed => replay.relaxed(),
+    };
     let upstream: Arc<dyn Upstream> = Arc::new(upstream);
     let agents = AgentApi::new(crate::agent::runner(config, journal, Arc::clone(&upstream)));
     let gateway = Gateway {
-        replay: Arc::new(Replay::new(Arc::new(journal.clone()), claims)),
+        replay: Arc::new(replay),
         upstream,
         directory: Arc::new(Phonebook::new(config.routes.clone(), Arc::clone(&catalog))),
         catalog,

@@ -26,7 +26,7 @@ use crate::dialect;
 use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
 use crate::operations::{Fates, Ticket};
 use crate::prepare::Ready;
-use crate::replay::Claims;
+use crate::replay::{Claims, Conversation};
 use crate::story::{Story, Tail, Texts};
 
 /// Who asks.
@@ -126,7 +126,7 @@ impl<'g> Exchange<'g> {
         let mut story = Story::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
         let answered = match self.ask(&request, &mut story).await {
             Ok((ready, reached, answer)) => {
-                self.answer(ready, &reached, answer, &request, story).await
+                Box::pin(self.answer(ready, &reached, answer, &request, story)).await
             }
             Err(problem) => {
                 story.fails(problem.status, &*problem.message);
@@ -223,8 +223,8 @@ impl<'g> Exchange<'g> {
 
     /// The texts of the call that this one goes on from: they are looked for while the provider answers.
     async fn base(&self, ready: &Ready) -> Option<Arc<Tail>> {
-        let parent = ready.conversation.as_ref()?.parent.as_ref()?;
-        self.gateway.replay.stories().tail(&ready.tenant, parent).await
+        let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
+        self.gateway.replay.stories().tail(&ready.tenant, parent.as_ref()?, Some(*era)).await
     }
 
     /// Passes on what no dialect of ours reads.

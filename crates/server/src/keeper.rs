@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{Digest, Json, Reply, Stop, Wire};
+use throughline_core::{Digest, Json, NodeId, Reply, Stop, StoreError, Wire};
 use tokio::time::timeout;
 
 use crate::operations::{Capture, Ticket};
-use crate::replay::{Conversation, Replay, Turn};
+use crate::replay::{Answered, Conversation, Replay};
 use crate::stored;
 use crate::story::Story;
 
@@ -26,17 +26,16 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Keeps the answer before its end is told, if answers are kept, but does not hold that for ever. One that cannot be kept
-    /// reaches its caller all the same, and the loss is told. `shown` is what the caller is shown of it.
+    /// Keeps the answer, if answers are kept. It is held for that, unless captures are relaxed, but not for ever: one that cannot
+    /// be kept reaches its caller all the same, and the loss is told. `shown` is what the caller is shown of it.
     pub(crate) async fn keep(&mut self, reply: &Reply, shown: Option<Bytes>) {
         self.ticket.note(|facts| {
             facts.usage = Some(reply.usage);
             facts.is_whole = reply.stop != Stop::Cut;
         });
-        let Some(conversation) = &self.conversation else { return };
+        let Some(conversation) = self.conversation.take() else { return };
         self.story.ends(reply);
         self.story.cost = self.ticket.cost(&reply.usage);
-        let user = conversation.end_user.as_deref();
         let response = shown.filter(|_| self.story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
@@ -44,29 +43,29 @@ impl Keeper {
             } else {
                 stored::echoed(&shown, &self.story.texts.came)
             };
-            Some(stored::record(&shown?, user, &reply.origin))
+            Some(stored::record(&shown?, conversation.end_user.as_deref(), &reply.origin))
         });
-        let turn = Turn {
-            node: self.story.node.clone(),
-            conversation,
-            reply,
-            prefix: self.prefix,
-            ids: &[],
-            story: Some(&self.story),
-            response: response.as_ref(),
-        };
         if reply.stop == Stop::Cut || reply.items.is_empty() {
             drop(timeout(self.longest, self.replay.stories().keep(&self.story)).await);
             return;
         }
-        let kept = timeout(self.longest, self.replay.capture(&self.story.tenant, &turn)).await;
-        let capture = match kept {
-            Ok(Ok(Some(_))) => Capture::Kept,
-            Ok(Ok(None)) => Capture::None,
-            Ok(Err(error)) => Capture::Lost(error.to_string()),
-            Err(_) => Capture::Lost("the store took too long".to_owned()),
+        let (story, reply) = (self.story.clone(), reply.clone());
+        let prefix = self.prefix;
+        let answered = Box::new(Answered { story, conversation, reply, prefix, response });
+        let ticket = Arc::clone(&self.ticket);
+        let tell = move |kept: Result<Option<NodeId>, StoreError>| {
+            let capture = match kept {
+                Ok(Some(_)) => Capture::Kept,
+                Ok(None) => Capture::None,
+                Err(error) => Capture::Lost(error.to_string()),
+            };
+            ticket.note(|facts| facts.capture = capture);
         };
-        self.ticket.note(|facts| facts.capture = capture);
+        let keeping = Box::pin(self.replay.keep(answered, tell));
+        if timeout(self.longest, keeping).await.is_err() {
+            let lost = Capture::Lost("the store took too long".to_owned());
+            self.ticket.note(|facts| facts.capture = lost);
+        }
     }
 
     /// Keeps the story of a call that has no answer.

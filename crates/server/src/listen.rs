@@ -39,6 +39,7 @@ pub async fn serve(
     hurry: impl Future<Output = ()>,
 ) {
     let (operations, agents) = (Arc::clone(&gateway.operations), gateway.agents.clone());
+    let replay = Arc::clone(&gateway.replay);
     let limits = operations.limits;
     let builder = builder(&limits);
     let router = gateway.router();
@@ -74,6 +75,7 @@ pub async fn serve(
         agents.stop(limits.capture).await;
     }
     settling.shutdown().await;
+    drop(timeout(limits.shutdown, replay.all_settled()).await);
     operations.finish().await;
 }
 

@@ -11,6 +11,7 @@ use throughline_core::{Did, Encoded, Request, Tenant, Why};
 use crate::exchange::{Exchange, Problem};
 use crate::gateway::{Gateway, Reached};
 use crate::prepare::{Found, Read};
+use crate::replay::Conversation;
 
 /// What is done where what stands before bound seals changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +69,12 @@ impl Exchange<'_> {
         tenant: &Tenant,
     ) -> Result<(Found, Option<String>), Problem> {
         let Gateway { replay, prefix, .. } = self.gateway;
-        let parent = found.1.as_ref().and_then(|(conversation, _)| conversation.parent.as_ref());
-        let before = match parent {
-            Some(parent) => replay.stories().tail(tenant, parent).await,
-            None => None,
+        let conversation = found.1.as_ref().map(|(conversation, _)| conversation);
+        let before = match conversation {
+            Some(Conversation { parent: Some(parent), era, .. }) => {
+                replay.stories().tail(tenant, parent, Some(*era)).await
+            }
+            Some(_) | None => None,
         };
         let before = before.map(|tail| tail.texts.sent.clone()).unwrap_or_default();
         let mut found = found;

@@ -22,12 +22,14 @@
 //! | `chains.rs` | chains of requests that were read before |
 //! | `claim.rs` | handles that only we can make |
 //! | `capture.rs` | an answer becomes a turn of the Vault |
+//! | `behind.rs` | turns that are being kept while their answers have gone out |
 //! | `restore.rs` | which turn of the Vault is which turn of a request |
 //! | `judge.rs` | what a client lost or altered of a turn |
 //! | `splice.rs` | captured Items take the place of what came |
 //! | `vault.rs` | the Vault as one search sees it |
 //! | `memo.rs` | captured turns that were read before |
 
+mod behind;
 mod capture;
 mod chain;
 mod chains;
@@ -42,10 +44,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Did, Encoded, Era, Evidence, Fate, Item, ItemId, LogId, Name, NodeId, Store, StoreError,
-    Tenant, Why,
+    Call, Did, Encoded, Era, Evidence, Fate, Item, ItemId, LogId, Name, NodeId, Sight, Store,
+    StoreError, Tenant, VaultKey, Why,
 };
 
+use crate::replay::behind::Behind;
+pub(crate) use crate::replay::capture::Answered;
 pub(crate) use crate::replay::capture::TURN;
 pub use crate::replay::capture::Turn;
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
@@ -61,6 +65,8 @@ pub struct Replay {
     chains: Chains,
     memo: Memo,
     stories: Stories,
+    /// Where answers do not wait until they are kept.
+    behind: Option<Behind>,
 }
 
 impl Replay {
@@ -68,7 +74,13 @@ impl Replay {
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
         let stories = Stories::new(Arc::clone(&store));
         let (chains, memo) = (Chains::default(), Memo::default());
-        Self { store, claims, chains, memo, stories }
+        Self { store, claims, chains, memo, stories, behind: None }
+    }
+
+    /// The same, but no answer waits until it is kept: one that is out may be lost if the process ends in that moment.
+    #[must_use]
+    pub fn relaxed(self) -> Self {
+        Self { behind: Some(Behind::default()), ..self }
     }
 
     /// What makes and reads claims.
@@ -86,13 +98,65 @@ impl Replay {
         &self.stories
     }
 
+    /// What these keys find, all of it at one moment. Turns that are being kept are waited for.
+    pub(crate) async fn find(
+        &self,
+        tenant: &Tenant,
+        keys: &[VaultKey],
+    ) -> Result<Sight, StoreError> {
+        self.settled(tenant, keys).await;
+        self.store.find(tenant, keys).await
+    }
+
+    /// Waits for turns with these keys that are being kept.
+    pub(crate) async fn settled(&self, tenant: &Tenant, keys: &[VaultKey]) {
+        if let Some(behind) = &self.behind {
+            behind.settled(tenant, keys).await;
+        }
+    }
+
+    /// Waits for all turns that are being kept.
+    pub(crate) async fn all_settled(&self) {
+        if let Some(behind) = &self.behind {
+            behind.all_settled().await;
+        }
+    }
+
+    /// Keeps an answer and tells what came of it: before this is over or, where answers do not wait for it, soon after.
+    pub(crate) async fn keep(self: &Arc<Self>, answered: Box<Answered>, tell: impl Tell) {
+        let Some(behind) = self.behind.as_ref().filter(|_| answered.turn().is_whole()) else {
+            tell(self.capture(&answered.story.tenant, &answered.turn()).await);
+            return;
+        };
+        let room = behind.room(answered.size()).await;
+        let keys = capture::keys_of(&answered.turn());
+        let coming = behind.begin(&answered.story.tenant, &keys, room);
+        let replay = Arc::clone(self);
+        tokio::spawn(async move {
+            tell(replay.capture_as(&answered.story.tenant, &answered.turn(), keys).await);
+            drop(coming);
+        });
+    }
+
     /// Keeps an answer. Nothing is kept of one that was cut, or that says nothing.
     pub async fn capture(
         &self,
         tenant: &Tenant,
         turn: &Turn<'_>,
     ) -> Result<Option<NodeId>, StoreError> {
-        let Some(kept) = capture::capture(self, tenant, turn).await? else { return Ok(None) };
+        if !turn.is_whole() {
+            return Ok(None);
+        }
+        self.capture_as(tenant, turn, capture::keys_of(turn)).await
+    }
+
+    async fn capture_as(
+        &self,
+        tenant: &Tenant,
+        turn: &Turn<'_>,
+        keys: Vec<VaultKey>,
+    ) -> Result<Option<NodeId>, StoreError> {
+        let Some(kept) = capture::capture(self, tenant, turn, keys).await? else { return Ok(None) };
         // The next request most likely goes on from here. That the era is one from before makes it only the surer.
         let captured = Arc::new(capture::remembered(turn));
         self.memo.put(tenant, &kept, &captured, turn.conversation.era);
@@ -109,6 +173,11 @@ impl Replay {
         restore::restore(self, tenant, end_user, call).await
     }
 }
+
+/// Told what came of keeping an answer.
+pub(crate) trait Tell: FnOnce(Result<Option<NodeId>, StoreError>) + Send + 'static {}
+
+impl<F: FnOnce(Result<Option<NodeId>, StoreError>) + Send + 'static> Tell for F {}
 
 /// A Call with what its client had lost, and an account of it.
 #[derive(Debug)]

@@ -115,7 +115,7 @@ pub(crate) async fn find(
             Some(node) => VaultKey::Claim(node.0),
             None => VaultKey::Id(Name::from(id)),
         };
-        let found = replay.store().find(tenant, &[key]).await?.found.into_iter().next().flatten();
+        let found = replay.find(tenant, &[key]).await?.found.into_iter().next().flatten();
         let Some(turn) = found.map(|found| found.turn) else { continue };
         let records = match replay.store().read(tenant, &log_of(&turn.id), 0, 1).await {
             Err(StoreError::NotFound { .. }) => continue,
@@ -158,7 +158,7 @@ impl Stored {
 
     /// What the response was asked with, all of the conversation before it included; nothing where that is no more.
     pub(crate) async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
-        let tail = replay.stories().tail(&self.tenant, &self.parent).await?;
+        let tail = replay.stories().tail(&self.tenant, &self.parent, None).await?;
         let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }

@@ -1,6 +1,6 @@
 //! What a caller asks of the gateway itself: the story of one of its calls.
 
-use throughline_core::{Name, NodeId, StoreError, Tenant};
+use throughline_core::{Name, NodeId, StoreError, Tenant, VaultKey};
 
 use crate::exchange::{Exchange, Problem};
 use crate::gateway::Answered;
@@ -11,7 +11,9 @@ impl Exchange<'_> {
     pub(crate) async fn story(&self, call: Name) -> Result<Answered, Problem> {
         let node = NodeId(call);
         for tenant in self.tenants() {
-            let found = self.gateway.replay.stories().find(&tenant, &node).await;
+            let replay = &self.gateway.replay;
+            replay.settled(&tenant, &[VaultKey::Claim(node.0.clone())]).await;
+            let found = replay.stories().find(&tenant, &node).await;
             if let Some(found) = found.map_err(|error| unreadable(&error))? {
                 return Ok(Answered::json(200, &story::tell(&node, &found)));
             }

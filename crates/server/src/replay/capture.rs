@@ -34,33 +34,67 @@ pub struct Turn<'a> {
     pub response: Option<&'a Json>,
 }
 
-/// Keeps an answer: the turn as it is kept.
+impl Turn<'_> {
+    /// Whether there is something to keep: an answer that came to its end, and said something.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.reply.stop != Stop::Cut && !self.reply.items.is_empty()
+    }
+}
+
+/// An answer that is to be kept, with all that its turn borrows.
+pub(crate) struct Answered {
+    pub(crate) story: Story,
+    pub(crate) conversation: Conversation,
+    pub(crate) reply: Reply,
+    pub(crate) prefix: Option<Digest>,
+    pub(crate) response: Option<Json>,
+}
+
+impl Answered {
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn {
+            node: self.story.node.clone(),
+            conversation: &self.conversation,
+            reply: &self.reply,
+            prefix: self.prefix,
+            ids: &[],
+            story: Some(&self.story),
+            response: self.response.as_ref(),
+        }
+    }
+
+    /// How many bytes it holds, more or less.
+    pub(crate) fn size(&self) -> usize {
+        let items = self.reply.items.iter().chain(&self.conversation.open);
+        self.story.texts.size() + items.map(size_of_item).sum::<usize>()
+    }
+}
+
+/// Keeps an answer under these keys: the turn as it is kept.
 pub(super) async fn capture(
     replay: &Replay,
     tenant: &Tenant,
     turn: &Turn<'_>,
+    keys: Vec<VaultKey>,
 ) -> Result<Option<VaultTurn>, StoreError> {
-    if turn.reply.stop == Stop::Cut || turn.reply.items.is_empty() {
-        return Ok(None);
-    }
     let own = LogId::from(format!("conversation-{}", turn.node));
     let begin = || Append::to(own.clone()).opening(LogOpening::thread());
     let (first, goes_on) = match &turn.conversation.parent {
         Some(parent) => (Append::to(parent.log.clone()).expecting(parent.last), GoesOn::Here),
         None => (begin(), GoesOn::Nowhere),
     };
-    let mut done = commit(replay, tenant, turn, first, goes_on).await;
+    let mut done = commit(replay, tenant, turn, (first, &keys), goes_on).await;
     if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
         // Another answer to the same was kept before: this one is a branch.
         let fork = LogOpening::fork(parent.log.clone(), parent.last);
         let fork = Append::to(own.clone()).opening(fork);
-        done = commit(replay, tenant, turn, fork, GoesOn::Here).await;
+        done = commit(replay, tenant, turn, (fork, &keys), GoesOn::Here).await;
     }
     if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
         && turn.conversation.parent.is_some()
     {
         // What it goes on from was forgotten meanwhile.
-        done = commit(replay, tenant, turn, begin(), GoesOn::Nowhere).await;
+        done = commit(replay, tenant, turn, (begin(), &keys), GoesOn::Nowhere).await;
     }
     done.map(|receipt| receipt.written.into_iter().next().map(|written| kept(turn, written)))
 }
@@ -69,13 +103,13 @@ async fn commit(
     replay: &Replay,
     tenant: &Tenant,
     turn: &Turn<'_>,
-    append: Append,
+    (append, keys): (Append, &[VaultKey]),
     goes_on: GoesOn<'_>,
 ) -> Result<Receipt, StoreError> {
-    let (batch, tail) = batch(tenant, turn, append, goes_on);
+    let (batch, tail) = batch(tenant, turn, (append, keys), goes_on);
     let receipt = replay.store.commit(batch).await?;
     if let (Some(story), Some(tail), Some(written)) = (turn.story, tail, receipt.written.first()) {
-        replay.stories.remember(story, tail, written.last);
+        replay.stories.remember(story, tail, written.last, turn.conversation.era);
     }
     Ok(receipt)
 }
@@ -83,7 +117,7 @@ async fn commit(
 fn batch(
     tenant: &Tenant,
     turn: &Turn<'_>,
-    mut append: Append,
+    (mut append, keys): (Append, &[VaultKey]),
     goes_on: GoesOn<'_>,
 ) -> (Batch, Option<Tail>) {
     let log = append.log.clone();
@@ -111,7 +145,7 @@ fn batch(
     batch.vault.push(VaultNode {
         id: turn.node.clone(),
         parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
-        keys: keys_of(turn),
+        keys: keys.to_vec(),
         log,
         prefix: turn.prefix,
     });
@@ -134,14 +168,17 @@ fn kept(turn: &Turn<'_>, written: Written) -> VaultTurn {
 /// The turn as reading it from the Vault would give it.
 pub(super) fn remembered(turn: &Turn<'_>) -> Captured {
     let items = items_of(turn);
-    let size = |item: &Item| item.native.as_ref().map_or(0, |native| native.json.bytes().len());
     Captured {
         end_user: turn.conversation.end_user.clone(),
         number: turns_before(turn),
         visible: Visible::of(&items),
-        size: items.iter().map(|item| size(item) + size_of::<Item>()).sum(),
+        size: items.iter().map(size_of_item).sum(),
         items,
     }
+}
+
+fn size_of_item(item: &Item) -> usize {
+    item.native.as_ref().map_or(0, |native| native.json.bytes().len()) + size_of::<Item>()
 }
 
 /// How many visible turns stand before it.
@@ -161,7 +198,8 @@ fn items_of(turn: &Turn<'_>) -> Vec<Item> {
     items
 }
 
-fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
+/// What a turn is found by.
+pub(super) fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
     // A turn's own name is a key, by which claims and later turns find it.
     let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
     // Only responses are asked for by the id of the whole answer.

@@ -85,7 +85,7 @@ impl<'r> Vault<'r> {
 
     /// Looks into the store. What is seen to stand there is remembered to have stood in this era.
     async fn look(&mut self, keys: &[VaultKey]) -> Result<Vec<Option<Found>>, StoreError> {
-        let Sight { found, era } = self.replay.store.find(self.tenant, keys).await?;
+        let Sight { found, era } = self.replay.find(self.tenant, keys).await?;
         self.era = Some(era);
         let turns = found.iter().flatten().map(|found| &found.turn);
         self.replay.memo.stand(self.tenant, turns.filter(|turn| turn.gone.is_none()), era);

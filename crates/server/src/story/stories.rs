@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use throughline_core::{
-    Append, Batch, Content, Json, LogId, LogOpening, Name, NewRecord, Node, NodeId, Record, Store,
-    StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
+    Append, Batch, Content, Era, Json, LogId, LogOpening, Name, NewRecord, Node, NodeId, Record,
+    Store, StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
 };
 
 use crate::replay::{Parent, TURN};
@@ -73,9 +73,18 @@ impl Stories {
         Self { store, tails: Tails::default() }
     }
 
-    /// The texts that a call behind that turn goes on from, if they are there.
-    pub(crate) async fn tail(&self, tenant: &Tenant, parent: &Parent) -> Option<Arc<Tail>> {
-        if let Some(tail) = self.tails.get(tenant, &parent.node) {
+    /// The texts that a call behind that turn goes on from, if they are there. `era` is the one in which the store was just
+    /// looked at, if it was.
+    pub(crate) async fn tail(
+        &self,
+        tenant: &Tenant,
+        parent: &Parent,
+        era: Option<Era>,
+    ) -> Option<Arc<Tail>> {
+        if let Some((tail, stood)) = self.tails.get(tenant, &parent.node) {
+            if era == Some(stood) {
+                return Some(tail);
+            }
             // Whoever forgets an Item destroys the texts of its thread: then nothing goes on from them.
             let last = self.store.read(tenant, &parent.log, parent.last.saturating_sub(1), 1).await;
             let stands = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
@@ -86,11 +95,11 @@ impl Stories {
         Some(Arc::new(tail))
     }
 
-    /// Remembers the texts of a call whose last record that is.
-    pub(crate) fn remember(&self, story: &Story, tail: Tail, last: u64) {
+    /// Remembers the texts of a call whose last record that is, and which stood in that era.
+    pub(crate) fn remember(&self, story: &Story, tail: Tail, last: u64, era: Era) {
         let parent = story.parent.as_ref().map(|parent| &parent.node);
         let tail = Tail { full: tail.full.or(Some(last)), ..tail };
-        self.tails.put(&story.tenant, &story.node, parent, Arc::new(tail));
+        self.tails.put(&story.tenant, &story.node, parent, (Arc::new(tail), era));
     }
 
     /// Keeps the story of a call that has no answer.
@@ -225,6 +234,8 @@ fn log_of(node: &NodeId) -> LogId {
 }
 
 type Key = (Tenant, NodeId);
+/// Texts, and an era in which they stood.
+type Stood = (Arc<Tail>, Era);
 
 /// The texts of the last calls, the oldest of which are let go.
 #[derive(Default)]
@@ -232,26 +243,26 @@ struct Tails(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
-    tails: HashMap<Key, Arc<Tail>>,
+    tails: HashMap<Key, Stood>,
     order: VecDeque<Key>,
     bytes: usize,
 }
 
 impl Tails {
-    fn get(&self, tenant: &Tenant, node: &NodeId) -> Option<Arc<Tail>> {
+    fn get(&self, tenant: &Tenant, node: &NodeId) -> Option<Stood> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.tails.get(&(tenant.clone(), node.clone())).map(Arc::clone)
+        remembered.tails.get(&(tenant.clone(), node.clone())).cloned()
     }
 
     /// Remembers a call in place of the one before it: conversations seldom branch.
-    fn put(&self, tenant: &Tenant, node: &NodeId, parent: Option<&NodeId>, tail: Arc<Tail>) {
+    fn put(&self, tenant: &Tenant, node: &NodeId, parent: Option<&NodeId>, stood: Stood) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parent) = parent {
             remembered.let_go(&(tenant.clone(), parent.clone()));
         }
         let key = (tenant.clone(), node.clone());
-        remembered.bytes += tail.texts.size();
-        remembered.tails.insert(key.clone(), tail);
+        remembered.bytes += stood.0.texts.size();
+        remembered.tails.insert(key.clone(), stood);
         remembered.order.push_back(key);
         while remembered.bytes > MOST_BYTES
             && let Some(oldest) = remembered.order.pop_front()
@@ -268,7 +279,7 @@ impl Tails {
 
 impl Remembered {
     fn let_go(&mut self, key: &Key) {
-        if let Some(tail) = self.tails.remove(key) {
+        if let Some((tail, _)) = self.tails.remove(key) {
             self.bytes = self.bytes.saturating_sub(tail.texts.size());
         }
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::house::{House, Plan, Provider, STREAM, STREAM_HEAD, question, store};
+use crate::house::{
+    ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, heard, question, store, whole,
+};
 use throughline_core::{
     Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, Tenant,
     VaultKey,
@@ -164,4 +166,36 @@ async fn only_the_last_frame_waits_until_the_answer_is_kept() {
         heard_until(&mut stream, last).await;
         house.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relaxed_answer_is_out_before_it_is_kept_and_whoever_looks_for_it_waits() {
+    let folder = Folder::new("relaxed");
+    let journal = store(&folder).await;
+    let provider = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
+    let let_go = Arc::new(Semaphore::new(0));
+    let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go) };
+    let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
+    let plan = Plan { limits, relaxed: true, ..Plan::default() };
+    let mut house = House::open_on(&provider, Arc::new(held), plan);
+
+    // Nothing is kept yet, and the answer is out.
+    let first = house.ask("claude-sonnet-4-5", false).await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    let asked = house.request(&format!("/v1/throughline/calls/{}", first.call), "", "");
+    let mut stream = house.begun(&asked).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), heard(&mut stream)).await;
+    assert!(early.is_err(), "what is being kept was said not to be there: {early:?}");
+    let_go.add_permits(1);
+    let told = heard(&mut stream).await;
+    assert_eq!(told.status, 200, "{}", told.body);
+
+    // Whoever stops waits for what is being kept.
+    let last = house.ask("claude-sonnet-4-5", false).await;
+    house.stop();
+    let_go.add_permits(1);
+    house.stopped().await;
+    let key = VaultKey::Claim(last.call.into());
+    let sight = Store::find(&journal, &Tenant::from("default"), &[key]).await.unwrap();
+    assert!(sight.found.first().is_some_and(Option::is_some), "the last answer was lost");
 }

@@ -210,6 +210,8 @@ pub(crate) struct Plan {
     /// How long the provider may be silent.
     pub(crate) idle: Duration,
     pub(crate) body_limit: usize,
+    /// Whether answers do not wait until they are kept.
+    pub(crate) relaxed: bool,
 }
 
 impl Default for Plan {
@@ -219,6 +221,7 @@ impl Default for Plan {
             admission: None,
             idle: Duration::from_mins(1),
             body_limit: 64 << 20,
+            relaxed: false,
         }
     }
 }
@@ -257,8 +260,9 @@ impl House {
         let log = Arc::<Lines>::clone(&lines);
         let operations =
             Operations::new(Arc::clone(&store), Arc::new(OneDollar), log, plan.limits).unwrap();
+        let replay = Replay::new(store, Claims::new([7; 32]));
         let gateway = Gateway {
-            replay: Arc::new(Replay::new(store, Claims::new([7; 32]))),
+            replay: Arc::new(if plan.relaxed { replay.relaxed() } else { replay }),
             upstream: Arc::new(upstream),
             directory: Arc::new(Everything(Arc::clone(&catalog))),
             catalog,
@@ -350,7 +354,10 @@ pub(crate) fn question(model: &str, stream: bool) -> String {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: u16,
+    /// In small letters.
     pub(crate) head: String,
+    /// The name of the call.
+    pub(crate) call: String,
     pub(crate) body: String,
     /// Whether the body came to its end.
     pub(crate) is_whole: bool,
@@ -363,11 +370,13 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
     let text = String::from_utf8_lossy(&read).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let call = head.lines().find_map(|line| line.strip_prefix("x-throughline-call: "));
+    let call = call.unwrap_or_default().to_owned();
     let head = head.to_ascii_lowercase();
     if !head.contains("transfer-encoding: chunked") {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let is_whole = length.is_some_and(|length| length.parse() == Ok(body.len()));
-        return Said { status, body: body.to_owned(), is_whole, head };
+        return Said { status, body: body.to_owned(), is_whole, head, call };
     }
     let (mut plain, mut rest) = (String::new(), body);
     let is_whole = loop {
@@ -380,5 +389,5 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
         plain.push_str(chunk);
         rest = more.get(length + 2..).unwrap_or_default();
     };
-    Said { status, body: plain, is_whole, head }
+    Said { status, body: plain, is_whole, head, call }
 }
