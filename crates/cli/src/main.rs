@@ -56,10 +56,6 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::failure::Failure;
 use crate::options::{Command, Config, Options};
 
-/// A gateway allocates and frees on several threads at once, all the time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match obey(&Options::parse()) {
         Ok(code) => code,
