@@ -64,6 +64,15 @@ pub struct Runner {
     pub owner: Name,
     /// How long a run is held without a word.
     pub lease: Duration,
+    /// Who is told which runs go on here.
+    pub watcher: Option<Arc<dyn Watcher>>,
+}
+
+/// Whoever wants to know which runs go on in this process: a tracer, for one. Nothing waits for it.
+pub trait Watcher: Send + Sync {
+    /// This process goes on with a run, whose log has that many records: none where nobody went on with it before. What is
+    /// given back is dropped when it goes on no longer, however that came.
+    fn goes_on(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
 }
 
 /// Why a run cannot begin, or cannot go on.
@@ -140,6 +149,7 @@ impl Runner {
             costs: None,
             secret,
             lease: Duration::from_secs(15),
+            watcher: None,
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use throughline_agent::{Ports, RunError, Runner};
+use throughline_agent::{Ports, RunError, Runner, Watcher};
 use throughline_codec::Catalog;
 use throughline_core::{ModelError, Models, Name, Tenant, Trouble, Upstream};
 use throughline_provider::{EndpointModels, Http};
@@ -27,6 +27,7 @@ pub(crate) use self::follow::{Rest, events_of, follow};
 pub(crate) use self::hint::Hint;
 pub(crate) use self::live::Live;
 pub(crate) use self::people::{answers, approvals, decisions, questions};
+pub(crate) use self::ports::{Now, now};
 
 use crate::config;
 use crate::failure::Failure;
@@ -34,6 +35,7 @@ use crate::options::At;
 use crate::prices::PriceTable;
 use crate::serve::directory::{Phonebook, endpoints};
 use crate::store::{Missing, failed, how_to_open, not_opened};
+use crate::tracing::Traced;
 
 /// How long a thread may take to end after its work: one may still wait for somebody to type.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -45,6 +47,7 @@ pub(crate) struct House {
     pub(crate) tenant: Tenant,
     /// The simulators, which stop when this is dropped.
     _simulator: Option<Simulator>,
+    traced: Option<Arc<Traced>>,
 }
 
 /// Who is asked in a house.
@@ -61,13 +64,16 @@ pub(crate) fn with<T>(
     at: &At,
     asks: Asks,
     tools: Tools,
-    work: impl AsyncFnOnce(&House) -> Result<T, Failure>,
+    work: impl AsyncFnOnce(&mut House) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the runs' threads cannot be started")?;
     let worked = runtime.block_on(async {
-        let house = House::open(at, asks, tools).await?;
-        let worked = work(&house).await;
+        let mut house = House::open(at, asks, tools).await?;
+        let worked = work(&mut house).await;
+        if let Some(traced) = &house.traced {
+            traced.finish().await;
+        }
         let closed = house.journal.close().await;
         worked.and_then(|done| closed.map(|()| done).map_err(|error| house.failed(error.into())))
     });
@@ -84,7 +90,8 @@ impl House {
         let missing = if asks == Asks::Models { Missing::IsMade } else { Missing::Fails };
         let (url, options) = how_to_open(at, missing)?;
         let journal = open(&url, &options).await.map_err(|error| not_opened(error, &url))?;
-        let (runner, simulator) = match asks {
+        let mut traced = None;
+        let (mut runner, simulator) = match asks {
             Asks::Nobody => {
                 let store = Arc::new(journal.clone());
                 (Runner::new(store, Arc::new(Nobody), ports_of(&journal)), None)
@@ -94,12 +101,14 @@ impl House {
                 let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
                 let simulator = simulator.context("the simulators cannot be started")?;
                 let upstream = upstream(&config, &simulator)?;
+                traced = Traced::of(&config.tracing, &journal)?;
                 (self::runner(&config, &journal, Arc::new(upstream)), Some(simulator))
             }
         };
+        runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
         let runner = runner.with_tools(tools.open().await?);
         let tenant = Tenant::from(at.tenant.as_str());
-        Ok(Self { runner, journal, tenant, _simulator: simulator })
+        Ok(Self { runner, journal, tenant, _simulator: simulator, traced })
     }
 
     /// What a failure of a run means here: who is to do what.

@@ -13,6 +13,7 @@ mod routes;
 mod secret;
 mod settings;
 mod show;
+mod tracing;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,6 +32,7 @@ pub(crate) use self::settings::{
     Capture, Gateway, LogLevel, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
 };
 pub(crate) use self::show::run as show;
+pub(crate) use self::tracing::TracingSettings;
 
 #[cfg(test)]
 #[path = "config/config_tests.rs"]
@@ -61,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) routes: Routes,
     /// `[prices."model"]`
     pub(crate) prices: Prices,
+    /// `[tracing]`
+    pub(crate) tracing: TracingSettings,
     /// The lines of the keys that the file has, by their paths.
     lines: BTreeMap<String, usize>,
 }

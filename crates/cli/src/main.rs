@@ -6,6 +6,8 @@ mod audit;
 mod backup;
 mod config;
 mod decide;
+mod demo;
+mod doctor;
 mod environment;
 mod excerpt;
 mod explain;
@@ -20,6 +22,7 @@ mod input;
 mod items;
 mod keys;
 mod listing;
+mod man;
 mod mask;
 mod narrate;
 mod options;
@@ -45,6 +48,8 @@ mod store;
 mod subject;
 mod text;
 mod threads;
+mod traces;
+mod tracing;
 mod translate;
 mod usage;
 mod verify;
@@ -54,7 +59,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::options::{Command, Config, Options};
+use crate::options::{Command, Config, Options, Traces};
 
 fn main() -> ExitCode {
     match obey(&Options::parse()) {
@@ -66,6 +71,7 @@ fn main() -> ExitCode {
 fn obey(options: &Options) -> Result<ExitCode, Failure> {
     let done = |()| ExitCode::SUCCESS;
     match &options.command {
+        Command::Demo(options) => demo::run(options).map(done),
         Command::Show(show) => show::run(show).map(done),
         Command::Translate(translate) => translate::run(translate).map(done),
         // Here 1 is a verdict, so that what failed outside is 2, as it is for grep and diff.
@@ -99,6 +105,9 @@ fn obey(options: &Options) -> Result<ExitCode, Failure> {
         Command::Config(Config::Show(show)) => config::show(show).map(done),
         Command::Keys(keys) => keys::run(keys).map(done),
         Command::Usage(usage) => usage::run(usage).map(done),
+        Command::Traces(Traces::Export(export)) => traces::export(export).map(done),
+        Command::Doctor(options) => doctor::run(options).map(done),
+        Command::Man(options) => man::run(options).map(done),
         Command::Completions { shell } => {
             let mut command = Options::command();
             let mut script = Vec::new();

@@ -1,9 +1,11 @@
 //! What can be asked for on the command line.
 
 mod agent;
+mod demo;
 mod doctor;
 mod gateway;
 mod store;
+mod traces;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +20,8 @@ use throughline_sim::Fault;
 pub(crate) use crate::options::agent::{
     Answer, Approve, Cancel, Deciding, Inbox, Narrate, Reject, Resume, Run, Using,
 };
-pub(crate) use crate::options::doctor::{About, Audit, Explain, Repair, Rules};
+pub(crate) use crate::options::demo::Demo;
+pub(crate) use crate::options::doctor::{About, Audit, Doctor, Explain, Repair, Rules};
 pub(crate) use crate::options::gateway::{
     Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve, Usage, UsageBy,
 };
@@ -26,6 +29,7 @@ pub(crate) use crate::options::store::{
     At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
     Threads, Verify,
 };
+pub(crate) use crate::options::traces::{TraceFormat, Traces, TracesExport};
 
 /// Keeps a model's train of thought unbroken.
 #[derive(Debug, Parser)]
@@ -50,6 +54,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Play a short story with real processes, and no key, no configuration and no network
+    Demo(Demo),
     /// Show a request, response or stream as a timeline of who said, thought and sealed what
     Show(Show),
     /// Say a request in another provider's words, and account for every part of it
@@ -114,6 +120,13 @@ pub(crate) enum Command {
     Keys(Keys),
     /// Say what was used through the gateway, and what it cost
     Usage(Usage),
+    /// Write or send the traces of runs
+    #[command(subcommand)]
+    Traces(Traces),
+    /// Print the environment for a bug report, without any secret
+    Doctor(Doctor),
+    /// Write pages for `man`
+    Man(Man),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"
@@ -213,6 +226,16 @@ pub(crate) struct Sim {
     /// When the accounts were made: some rules began for new accounts
     #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
     pub(crate) account_created: Option<Timestamp>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline man | man -l -\n  \
+    throughline man --output /usr/local/share/man/man1")]
+pub(crate) struct Man {
+    /// Write a page for each command into this folder, instead of the first to standard output
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// How to print.

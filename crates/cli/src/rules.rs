@@ -1,5 +1,7 @@
 //! `throughline rules`: what the providers refuse, rule by rule.
 
+mod page;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +25,13 @@ pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
         .filter(|codec| options.wire.as_ref().is_none_or(|wire| codec.wire() == *wire))
         .map(|codec| codec.rules())
         .collect();
+    if options.markdown {
+        let page = match (&options.wire, wires.first()) {
+            (Some(_), Some(rules)) => page::wire(rules),
+            (Some(_) | None, _) => page::questions(&wires),
+        };
+        return text::write_out(page.as_bytes());
+    }
     match options.format {
         Format::Json => {
             let mut out = json_of(&wires).as_str().to_owned();

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use owo_colors::Style;
@@ -22,6 +23,7 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
     let casting = declared(using, options.model.as_deref(), &options.approve)?;
     let text = said(&options.text)?;
     agent::with(&options.at, Asks::Models, Tools::of(using)?, async |house| {
+        hold(house, using);
         let start = Start {
             tenant: house.tenant.clone(),
             thread: options.thread.as_deref().map(LogId::from),
@@ -45,6 +47,7 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
 pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
     let using = &options.using;
     agent::with(&options.at, Asks::Models, Tools::of(using)?, async |house| {
+        hold(house, using);
         let run = LogId::from(options.run.as_str());
         let state = house.runner.state(&house.tenant, &run).await;
         let state = state.map_err(|error| house.failed(error))?;
@@ -60,6 +63,11 @@ pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
         let live = Live::new(using.format);
         Watch { house, using, hint, run, seen, live }.go_on().await
     })
+}
+
+/// A run is held as long as the command line says.
+fn hold(house: &mut House, using: &Using) {
+    house.runner.lease = using.lease.map_or(house.runner.lease, Duration::from_secs);
 }
 
 /// What is said to the agent.
@@ -113,6 +121,9 @@ fn detach(at: &At, using: &Using, run: &LogId) -> Result<(), Failure> {
     }
     for file in &at.retired_key_file {
         option(&mut command, "--retired-key-file", file.as_ref());
+    }
+    if let Some(seconds) = using.lease {
+        option(&mut command, "--lease", seconds.to_string().as_ref());
     }
     if let Some(file) = &using.agent {
         option(&mut command, "--agent", file.as_ref());

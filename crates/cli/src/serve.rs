@@ -9,11 +9,12 @@ use std::io;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use throughline_agent::Watcher;
 use throughline_codec::Catalog;
 use throughline_core::Upstream;
 use throughline_provider::Http;
 use throughline_server::{
-    AgentApi, Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode,
+    AgentApi, Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode, Traces,
 };
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
@@ -24,6 +25,7 @@ use crate::options::Serve;
 use crate::prices::PriceTable;
 use crate::store::{Missing, Signals, how_to_open, not_opened, without_password};
 use crate::text;
+use crate::tracing::Traced;
 
 use self::directory::{Phonebook, endpoints};
 use self::keyring::StoreKeys;
@@ -79,7 +81,11 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let told = Arc::<Lines>::clone(&lines);
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
-    let operations = operations.context("the gateway cannot be started")?;
+    let mut operations = operations.context("the gateway cannot be started")?;
+    let traced = Traced::of(&config.tracing, journal)?;
+    if let Some(traced) = &traced {
+        operations = operations.traced(Arc::clone(traced) as Arc<dyn Traces>);
+    }
     let claims = Claims::new(journal.derived_key("claims"));
     let replay = Replay::new(Arc::new(journal.clone()), claims);
     let replay = match config.gateway.capture {
@@ -87,7 +93,9 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         Capture::Relaxed => replay.relaxed(),
     };
     let upstream: Arc<dyn Upstream> = Arc::new(upstream);
-    let agents = AgentApi::new(crate::agent::runner(config, journal, Arc::clone(&upstream)));
+    let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream));
+    runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
+    let agents = AgentApi::new(runner);
     let gateway = Gateway {
         replay: Arc::new(replay),
         upstream,
@@ -116,6 +124,9 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         again.asked_to_stop().await;
     };
     throughline_server::serve(gateway, listener, signals.asked_to_stop(), hurry).await;
+    if let Some(traced) = traced {
+        traced.finish().await;
+    }
     lines.end();
     simulator.stop().await;
     Ok(())

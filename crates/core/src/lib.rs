@@ -33,6 +33,7 @@ mod store;
 mod stored;
 pub mod tag;
 mod thought;
+mod trace_parent;
 mod upstream;
 mod view;
 
@@ -93,6 +94,7 @@ pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, 
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
 };
+pub use crate::trace_parent::TraceParent;
 pub use crate::upstream::{
     Answer, Answering, Chunks, Credential, Outgoing, Upstream, UpstreamError, Waiting,
 };

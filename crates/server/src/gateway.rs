@@ -145,6 +145,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         Ok(ticket) => ticket,
         Err(problem) => return turned_away(&gateway, &wire, &problem),
     };
+    ticket.trace(&mut request.headers);
     let answered = async {
         request.body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
         if dialect::is_deeper_than(&request.body, gateway.depth_limit) {

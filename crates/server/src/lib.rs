@@ -31,8 +31,8 @@ pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
 pub use crate::letta::{AgentApi, Route, openapi, routes};
 pub use crate::listen::serve;
 pub use crate::operations::{
-    Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Unpriced, UsageRow, Used,
-    UsedFor, usage_log,
+    Allowance, EndedCall, Level, Limits, Log, Operations, Price, Prices, Silent, Traces, Unpriced,
+    UsageRow, Used, UsedFor, usage_log,
 };
 pub use crate::prefix::PrefixPolicy;
 pub use crate::replay::{

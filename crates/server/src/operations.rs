@@ -11,6 +11,7 @@
 //! | `allowance.rs` | what a key may use, and what its holder hears when that is spent |
 //! | `metrics.rs` | everything counted, for Prometheus |
 //! | `log.rs` | one line for each call |
+//! | `trace.rs` | the place of a call in its caller's trace |
 //! | `body.rs` | a caller's body, neither too large nor too slow |
 
 mod allowance;
@@ -19,6 +20,7 @@ mod log;
 mod meter;
 mod metrics;
 mod ticket;
+mod trace;
 mod usage;
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub use crate::operations::log::{Level, Log, Silent};
 pub(crate) use crate::operations::meter::Meter;
 pub(crate) use crate::operations::metrics::Metrics;
 pub(crate) use crate::operations::ticket::{Capture, Fates, Ticket};
+pub use crate::operations::trace::{EndedCall, Traces};
 pub use crate::operations::usage::{Price, Prices, Unpriced, UsageRow, Used, UsedFor, usage_log};
 
 use crate::exchange::{Caller, Problem};
@@ -78,6 +81,8 @@ pub struct Operations {
     pub(crate) meter: Meter,
     pub(crate) metrics: Metrics,
     log: Arc<dyn Log>,
+    /// Who is told of each call as a span of a trace.
+    traces: Option<Arc<dyn Traces>>,
     pub(crate) limits: Limits,
     /// One for each answer that may be under way.
     slots: Arc<Semaphore>,
@@ -100,11 +105,19 @@ impl Operations {
             store,
             metrics: Metrics::default(),
             log,
+            traces: None,
             limits,
             slots: Arc::new(Semaphore::new(limits.streams)),
             token: Name::from([&*Claims::fresh_node()?.0, &*Claims::fresh_node()?.0].concat()),
             is_behind: AtomicBool::new(false),
         })
+    }
+
+    /// The same, and tells of each call as a span of its caller's trace, or of one of its own.
+    #[must_use]
+    pub fn traced(mut self, traces: Arc<dyn Traces>) -> Self {
+        self.traces = Some(traces);
+        self
     }
 
     /// Lets a call in, unless its key asks too often or too much is under way.

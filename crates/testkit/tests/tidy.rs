@@ -11,8 +11,18 @@ use std::path::{Path, PathBuf};
 
 use throughline_testkit::workspace_root;
 
-const EVERYTHING: &[&str] =
-    &["agent", "codec", "core", "provider", "server", "sim", "store", "throughline", "tools"];
+const EVERYTHING: &[&str] = &[
+    "agent",
+    "codec",
+    "core",
+    "provider",
+    "server",
+    "sim",
+    "store",
+    "throughline",
+    "tools",
+    "trace",
+];
 
 /// Which crates of ours each crate may depend on. Nothing may depend on `testkit` but tests.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -27,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("testkit", &["core"]),
     ("throughline", EVERYTHING),
     ("tools", &["agent", "core"]),
+    ("trace", &["core", "tools"]),
 ];
 
 /// The wires that must exist. A further folder counts as a wire once it implements `Codec`.

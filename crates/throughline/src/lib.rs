@@ -64,6 +64,15 @@ pub mod agent {
     };
 }
 
+/// Traces: what runs and calls did, told to the tools that operators have; and the trait for a sink of one's own.
+pub mod trace {
+    pub use throughline_trace::{
+        Again, Delivered, FileSink, HttpSink, InvalidSink, Mode, OtlpSink, Parcel, Phase, Session,
+        Sink, SinkError, SinkKind, SinkOptions, Span, SpanKind, Status, Taking, Telling, Tracer,
+        TracerOptions, Value, send, session_of,
+    };
+}
+
 /// Tools that come from elsewhere: MCP servers, and HTTP endpoints that are declared as data.
 pub mod tools {
     pub use throughline_tools::{

@@ -1,4 +1,4 @@
-//! The HTTP client of both kinds of tools: it goes where it was sent, and nowhere else.
+//! The HTTP client of both kinds of tools, and of the sinks of traces: it goes where it was sent, and nowhere else.
 //!
 //! Nothing is sent to link-local addresses and metadata services. A redirect is followed within the same origin only, no
 //! proxy is looked up, and nothing is sent twice.
@@ -18,7 +18,7 @@ use throughline_core::{Credential, Name, OutOfBounds, check_host, within_bounds}
 const MOST_REDIRECTS: usize = 5;
 
 /// A client with connections of its own.
-pub(crate) fn client() -> Result<Client, String> {
+pub fn client() -> Result<Client, String> {
     let tls = tls().map_err(|error| format!("TLS is not there: {error}"))?;
     let builder = Client::builder()
         .tls_backend_preconfigured(tls)
@@ -30,7 +30,7 @@ pub(crate) fn client() -> Result<Client, String> {
 }
 
 /// What is wrong with an address before anything is sent to it.
-pub(crate) fn check(url: &Url) -> Result<(), String> {
+pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }
@@ -42,7 +42,7 @@ pub(crate) fn check(url: &Url) -> Result<(), String> {
 }
 
 /// Headers as they are sent, or the one that cannot be.
-pub(crate) fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
+pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
         let key = HeaderName::from_bytes(name.as_bytes());
@@ -57,7 +57,7 @@ pub(crate) fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, St
 }
 
 /// What an error says, in its innermost words. Those further out tell addresses, and so may tell keys.
-pub(crate) fn told(error: &(dyn Error + 'static)) -> String {
+pub fn told(error: &(dyn Error + 'static)) -> String {
     if let Some(refused) = cause::<OutOfBounds>(error) {
         return format!("nothing is sent there: {refused}");
     }
@@ -76,7 +76,7 @@ pub(crate) fn told(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Whether nothing of a request can have been heard.
-pub(crate) fn was_not_sent(error: &(dyn Error + 'static)) -> bool {
+pub fn was_not_sent(error: &(dyn Error + 'static)) -> bool {
     cause::<OutOfBounds>(error).is_some()
         || cause::<reqwest::Error>(error)
             .is_some_and(|error| error.is_connect() || error.is_builder())

@@ -5,7 +5,7 @@
 //! Where nobody can know whether a call took effect, the answer says so.
 
 mod answer;
-mod client;
+pub mod client;
 mod declare;
 mod http;
 mod mcp;

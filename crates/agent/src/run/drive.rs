@@ -28,8 +28,11 @@ impl Runner {
     /// Goes on with a run until it waits for somebody or is over. Whoever else holds it goes on with it instead.
     pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
         let mut driver = Driver::take(self, tenant, run).await?;
+        let found = if driver.is_first { 0 } else { driver.found };
+        let watched = self.watcher.as_ref().map(|watcher| watcher.goes_on(tenant, run, found));
         let status = driver.go().await;
         driver.leave().await;
+        drop(watched);
         status
     }
 
@@ -110,18 +113,21 @@ struct Driver {
     todo: VecDeque<Action>,
     /// Whether nobody held the run before.
     is_first: bool,
+    /// How many records its log had when it was taken.
+    found: u64,
 }
 
 impl Driver {
     async fn take(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
-        runner.head(tenant, run).await?;
+        let found = runner.head(tenant, run).await?.last;
         let lease = runner.store.lease(tenant, run, &runner.owner, runner.lease).await?;
         let (mut held, state) = load::run(runner, tenant, run).await?;
         held.fence = Some(lease.fence);
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
         let is_first = lease.fence.0.get() == 1;
-        Ok(Self { held, state, events, work: JoinSet::new(), todo: VecDeque::new(), is_first })
+        let (work, todo) = (JoinSet::new(), VecDeque::new());
+        Ok(Self { held, state, events, work, todo, is_first, found })
     }
 
     /// Gives the run back. A step that is not kept is nobody's.

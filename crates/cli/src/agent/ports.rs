@@ -12,12 +12,12 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// What time it is.
 #[expect(clippy::disallowed_methods, reason = "the cli is who reads the clock")]
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
 /// The time of day.
-pub(super) struct Now;
+pub(crate) struct Now;
 
 impl Clock for Now {
     fn now(&self) -> Timestamp {

@@ -154,7 +154,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         (
             "port = 1",
             "1:1: there is no key `port` at the top of the file: there are server, store, gateway, \
-             providers, routes, prices",
+             providers, routes, prices, tracing",
         ),
         (
             "[server]\nlisen = \"x\"",
@@ -350,4 +350,38 @@ fn routes_that_lead_nowhere_are_told() {
     // A provider that is wrong is told once, and not again by every route to it.
     let text = "[providers.b]\nkind = \"azure\"\n[[routes]]\nmodel = \"a\"\ntargets = [\"b/x\"]";
     assert_eq!(errors(text).len(), 1);
+}
+
+#[test]
+fn sinks_of_traces_say_what_they_need() {
+    let sink = |rest: &str| format!("[tracing.sinks.a]\n{rest}");
+    for (text, said) in [
+        (sink(""), "1:16: a sink says its `kind`: one of file, http, cognipeer, otlp"),
+        (
+            sink("kind = \"otlp\""),
+            "1:16: this sink has no `url`: write url = \"http://127.0.0.1:4318\"",
+        ),
+        (
+            sink("kind = \"file\"\nfolder = \"traces\"\nurl = \"http://a\""),
+            "4:1: a sink of kind file has no `url`: write folder = \"traces\"",
+        ),
+        (
+            sink("kind = \"http\"\nurl = \"http://a\"\nvalue = \"canary\""),
+            "4:1: `value` needs a `header` that it goes into",
+        ),
+        (
+            sink("kind = \"http\"\nurl = \"http://a\"\nheader = \"x-key\""),
+            "4:10: `header` needs a `value` or a `value_env`",
+        ),
+    ] {
+        assert_eq!(errors(&text), [said], "{text}");
+    }
+    let whole = "[tracing]\nmode = \"streaming\"\nlog_data = false\npatience = \"2s\"\n[tracing.sinks.a]\nkind = \"otlp\"\nurl = \"http://a\"\nheader = \"x-key\"\nvalue_env = \"WORK_KEY\"";
+    let Reading { config, errors, .. } = read(whole, Catalog::builtin(), &variables);
+    assert!(errors.is_empty());
+    let tracing = config.tracing;
+    assert!(tracing.is_on() && !tracing.log_data && tracing.redact);
+    assert_eq!((tracing.mode.as_str(), tracing.patience), ("streaming", Duration::from_secs(2)));
+    let header = tracing.sinks[0].header.as_ref().unwrap();
+    assert_eq!((&*header.0, header.1.reveal()), ("x-key", variables("WORK_KEY").unwrap().as_str()));
 }

@@ -17,6 +17,7 @@ use super::settings::{
     Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, Server, StoreSettings,
     Timeouts,
 };
+use super::tracing;
 
 /// A configuration that was read, and what was noted on the way.
 pub(crate) struct Reading {
@@ -67,7 +68,10 @@ fn fill(
     variable: Lookup<'_>,
     notes: &mut Notes<'_>,
 ) {
-    root.takes_only(&["server", "store", "gateway", "providers", "routes", "prices"], notes);
+    root.takes_only(
+        &["server", "store", "gateway", "providers", "routes", "prices", "tracing"],
+        notes,
+    );
     if let Some(section) = root.section("server", notes) {
         config.server = server(&section, notes);
     }
@@ -79,6 +83,9 @@ fn fill(
     }
     if let Some(section) = root.section("prices", notes) {
         config.prices = prices_of(&section, notes);
+    }
+    if let Some(section) = root.section("tracing", notes) {
+        config.tracing = tracing::read(&section, variable, notes);
     }
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();

@@ -69,6 +69,18 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));
     }
+    let tracing = &config.tracing;
+    if tracing.is_on() {
+        put("tracing.mode", tracing.mode.as_str().to_owned());
+        put("tracing.log_data", tracing.log_data.to_string());
+        put("tracing.redact", tracing.redact.to_string());
+        for sink in &tracing.sinks {
+            let header = sink.header.as_ref().map(|(name, _)| format!(", {name}: {MASK}"));
+            let told =
+                format!("{} to {}{}", sink.kind.as_str(), sink.to, header.unwrap_or_default());
+            put(&format!("tracing.sinks.{}", sink.name), told);
+        }
+    }
     for (key, name) in
         [("store.url", "THROUGHLINE_STORE"), ("store.master_key", "THROUGHLINE_MASTER_KEY")]
     {

@@ -24,6 +24,10 @@ pub(crate) struct Using {
     /// Ask nothing here: whatever waits for somebody is left waiting
     #[arg(long)]
     pub(crate) no_ask: bool,
+    /// Hold the run for so many seconds without a word: so long others wait when this process dies; 15
+    /// when not given
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) lease: Option<u64>,
     /// How to print it: as text for people, or as json for programs, an event on each line
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,

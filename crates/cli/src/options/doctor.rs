@@ -106,6 +106,9 @@ pub(crate) struct Rules {
     /// Only the rules of this wire
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
+    /// Write a page of the documentation instead: all error messages, or with --wire that wire's page
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) markdown: bool,
     /// How to print them: as text for people, or as json for programs
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
@@ -126,4 +129,16 @@ pub(crate) struct Explain {
 pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
     let read = RawInstant::from(text).timestamp();
     read.map_err(|_| "write a date as 2026-08-31, or a time as 2026-08-31T12:00:00Z".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline doctor\n  \
+    throughline doctor --format json\n\n\
+    No key, address or path is told. To look at a request, use `throughline audit`.")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) printing: super::store::Printing,
+    #[command(flatten)]
+    pub(crate) at: super::store::At,
 }

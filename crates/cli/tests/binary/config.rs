@@ -359,7 +359,7 @@ fn a_model_is_told_by_whom_it_reaches() {
 #[test]
 fn the_documented_example_holds_and_every_key_is_documented() {
     let page = std::fs::read_to_string(workspace_root().join("docs/configuration.md")).unwrap();
-    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (_, rest) = page.split_once("```toml,config\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let folder = Folder::new("documented");
     folder.write("here/throughline.toml", example);

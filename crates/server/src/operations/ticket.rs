@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::access::Admission;
 use crate::exchange::Caller;
+use crate::operations::trace::Placed;
 use crate::operations::usage::{Used, UsedFor};
 use crate::operations::{Operations, log};
 
@@ -51,6 +52,8 @@ pub(crate) struct Facts {
     pub(crate) capture: Capture,
     /// What went wrong on our side or the provider's, in words of our own.
     pub(crate) problem: Option<String>,
+    /// Its place in a trace, and its caller's.
+    pub(crate) trace: Option<Placed>,
 }
 
 /// The caller's dialect.
@@ -135,6 +138,15 @@ impl Ticket {
         note(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Takes a place in the caller's trace, or in one of its own, where anybody wants to know. The headers that go on to the
+    /// provider then name this place.
+    pub(crate) fn trace(&self, headers: &mut Vec<(Name, Name)>) {
+        if self.operations.traces.is_some() {
+            let placed = Placed::of(headers);
+            self.note(|facts| facts.trace = placed);
+        }
+    }
+
     /// Notes that the provider has begun to answer.
     pub(crate) fn note_first_byte(&self) {
         let after = self.started.elapsed();
@@ -190,6 +202,11 @@ impl Drop for Ticket {
             self.operations.meter.charge(UsedFor { tenant, key, provider, model }, &used);
         }
         self.operations.metrics.count(facts, &used, took);
+        if let Some(traces) = &self.operations.traces
+            && let Some(ended) = facts.ended(took)
+        {
+            traces.ended(ended);
+        }
         let level = log::level(facts);
         if self.operations.log.wants(level) {
             let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

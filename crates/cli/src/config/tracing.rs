@@ -1,0 +1,163 @@
+//! `[tracing]`: where traces go, and how much they tell.
+
+use std::time::Duration;
+
+use throughline_core::Name;
+use throughline_provider::Lookup;
+use throughline_trace::{Mode, SinkKind};
+
+use super::reader::{Notes, Section};
+use super::secret::Secret;
+
+/// Where traces go, and how much they tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TracingSettings {
+    /// Whether there are any.
+    pub(crate) enabled: bool,
+    /// How they travel.
+    pub(crate) mode: Mode,
+    /// The conversation that all of them are told to belong to.
+    pub(crate) thread_id: Option<Name>,
+    /// Whether what was said, thought and done is told.
+    pub(crate) log_data: bool,
+    /// Whether the usual secrets are left out of that.
+    pub(crate) redact: bool,
+    /// How long a sink may take for one parcel, with all its tries.
+    pub(crate) patience: Duration,
+    /// Who is told.
+    pub(crate) sinks: Vec<SinkSettings>,
+}
+
+/// Who is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SinkSettings {
+    /// Its name.
+    pub(crate) name: Name,
+    /// What it is.
+    pub(crate) kind: SinkKind,
+    /// The address, or the folder.
+    pub(crate) to: String,
+    /// A header that goes along.
+    pub(crate) header: Option<(Name, Secret)>,
+}
+
+impl Default for TracingSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            mode: Mode::default(),
+            thread_id: None,
+            log_data: true,
+            redact: true,
+            patience: Duration::from_secs(20),
+            sinks: Vec::new(),
+        }
+    }
+}
+
+impl TracingSettings {
+    /// Whether anything is told to anybody.
+    pub(crate) fn is_on(&self) -> bool {
+        self.enabled && !self.sinks.is_empty()
+    }
+}
+
+/// Reads the section.
+pub(super) fn read(
+    section: &Section<'_, '_>,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
+) -> TracingSettings {
+    let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
+    section.takes_only(&keys, notes);
+    let mut settings = TracingSettings::default();
+    settings.enabled = section.flag("enabled", notes).unwrap_or(settings.enabled);
+    settings.mode = section.choice("mode", Mode::ALL, notes).unwrap_or(settings.mode);
+    let thread = section.text("thread_id", "shop", notes);
+    settings.thread_id = thread.map(|thread| Name::from(thread.value));
+    settings.log_data = section.flag("log_data", notes).unwrap_or(settings.log_data);
+    settings.redact = section.flag("redact", notes).unwrap_or(settings.redact);
+    settings.patience = section.time("patience", notes).unwrap_or(settings.patience);
+    let sinks = section.section("sinks", notes);
+    let sinks = sinks.map(|sinks| sinks.sections(notes)).unwrap_or_default();
+    settings.sinks =
+        sinks.iter().filter_map(|(name, section)| sink(name, section, variable, notes)).collect();
+    settings
+}
+
+fn sink(
+    name: &str,
+    section: &Section<'_, '_>,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<SinkSettings> {
+    section.takes_only(&["kind", "url", "folder", "header", "value", "value_env"], notes);
+    let kind = section.choice("kind", SinkKind::ALL, notes);
+    if !section.has("kind") {
+        let words: Vec<&str> = SinkKind::ALL.iter().map(|(word, _)| *word).collect();
+        let words = words.join(", ");
+        notes.error(section.at, format!("a sink says its `kind`: one of {words}"));
+    }
+    let kind = kind?;
+    let (key, other, example) = match kind {
+        SinkKind::File => ("folder", "url", "traces"),
+        SinkKind::Http | SinkKind::Cognipeer => {
+            ("url", "folder", "https://traces.example/sessions")
+        }
+        SinkKind::Otlp => ("url", "folder", "http://127.0.0.1:4318"),
+    };
+    if section.has(other) {
+        let message = format!(
+            "a sink of kind {} has no `{other}`: write {key} = \"{example}\"",
+            kind.as_str()
+        );
+        notes.error(section.key_at(other), message);
+    }
+    let to = section.text(key, example, notes);
+    if to.is_none() && !section.has(key) {
+        notes.error(section.at, format!("this sink has no `{key}`: write {key} = \"{example}\""));
+    }
+    let header = header(section, variable, notes);
+    let to = to?.value.to_owned();
+    Some(SinkSettings { name: Name::from(name), kind, to, header })
+}
+
+/// The header that goes along, whose value is given or stands in a variable.
+fn header(
+    section: &Section<'_, '_>,
+    variable: Lookup<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<(Name, Secret)> {
+    let header = section.text("header", "authorization", notes);
+    let value = section.text("value", "Bearer …", notes);
+    let named = section.text("value_env", "TRACES_KEY", notes);
+    let Some(header) = header else {
+        for key in ["value", "value_env"] {
+            if section.has(key) {
+                let message = format!("`{key}` needs a `header` that it goes into");
+                notes.error(section.key_at(key), message);
+            }
+        }
+        return None;
+    };
+    let value = match (value, named) {
+        (Some(_), Some(named)) => {
+            notes.error(named.at, "there is a `value` already: write one of the two");
+            None
+        }
+        (Some(value), None) => Some(value.value.to_owned()),
+        (None, Some(named)) => {
+            let found = variable(named.value);
+            if found.is_none() {
+                let name = super::shown_variable(named.value);
+                notes.warning(named.at, format!("{name} is not set: the header stays behind"));
+            }
+            found
+        }
+        (None, None) => {
+            notes.error(header.at, "`header` needs a `value` or a `value_env`");
+            None
+        }
+    };
+    Some((Name::from(header.value), Secret::new(value?)))
+}

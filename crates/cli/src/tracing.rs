@@ -1,0 +1,126 @@
+//! Traces of what this process does: the tracer that the configuration asks for, and who tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_agent::Watcher;
+use throughline_core::{Credential, LogId, RedactionPolicy, Tenant};
+use throughline_server::{EndedCall, Traces};
+use throughline_store::Journal;
+use throughline_trace::{
+    CallTracer, Delivered, Sink, SinkOptions, Status, Telling, TracedCall, Tracer, TracerOptions,
+};
+
+use crate::agent::{Now, now};
+use crate::config::TracingSettings;
+use crate::failure::Failure;
+use crate::text;
+
+/// Who is told, as the configuration says.
+pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>, Failure> {
+    let open = settings.sinks.iter().map(|sink| {
+        let header = sink.header.iter();
+        let options = SinkOptions {
+            kind: sink.kind,
+            name: Some(sink.name.clone()),
+            to: sink.to.clone(),
+            headers: header
+                .map(|(name, value)| (name.clone(), Credential::new(value.reveal())))
+                .collect(),
+        };
+        let opened = options.open().map(Arc::from);
+        opened.map_err(|problem| {
+            Failure::BadData(format!("tracing.sinks.{} cannot be used: {problem}", sink.name))
+        })
+    });
+    open.collect()
+}
+
+/// How much is told, as the configuration says.
+pub(crate) fn telling(settings: &TracingSettings) -> Telling {
+    let redaction =
+        if settings.redact { RedactionPolicy::default() } else { RedactionPolicy::nothing() };
+    Telling { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
+}
+
+/// Traces of the runs and calls of this process.
+pub(crate) struct Traced {
+    tracer: Tracer,
+    calls: CallTracer,
+    patience: Duration,
+}
+
+impl Traced {
+    /// What the configuration asks for; nothing where it asks for nothing.
+    pub(crate) fn of(
+        settings: &TracingSettings,
+        journal: &Journal,
+    ) -> Result<Option<Arc<Self>>, Failure> {
+        if !settings.is_on() {
+            return Ok(None);
+        }
+        let sinks = sinks(settings)?;
+        let calls = CallTracer::new(sinks.clone());
+        let tracer = Tracer::new(TracerOptions {
+            store: Arc::new(journal.clone()),
+            clock: Arc::new(Now),
+            mode: settings.mode,
+            telling: telling(settings),
+            sinks,
+            patience: settings.patience,
+        });
+        Ok(Some(Arc::new(Self { tracer, calls, patience: settings.patience })))
+    }
+
+    /// Waits until all is told, and says what was not.
+    pub(crate) async fn finish(&self) {
+        for delivered in self.tracer.finish().await {
+            tell(&delivered);
+        }
+        self.calls.finish(self.patience).await;
+        match self.calls.dropped() {
+            0 => {}
+            dropped => text::note(&format!("{dropped} calls are missing in the traces")),
+        }
+    }
+}
+
+/// Says what became of a trace, where not all is well with it.
+fn tell(delivered: &Delivered) {
+    if delivered.status != Status::Partial {
+        return;
+    }
+    let errors: Vec<&str> = delivered.errors.iter().map(|error| &**error).collect();
+    text::note(&format!(
+        "the trace {} is partial: {}; `throughline traces export` makes it again",
+        delivered.session,
+        errors.join("; ")
+    ));
+}
+
+impl Watcher for Traced {
+    fn goes_on(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send> {
+        Box::new(self.tracer.follow(tenant, run, records))
+    }
+}
+
+impl Traces for Traced {
+    fn ended(&self, call: EndedCall) {
+        self.calls.call(TracedCall {
+            own: call.own,
+            parent: call.parent,
+            end: now(),
+            took: call.took,
+            first_byte: call.first_byte,
+            call: call.call,
+            dialect: call.dialect,
+            provider: call.provider,
+            model: call.model,
+            status: call.status,
+            usage: call.usage,
+            fates: call.fates,
+            audit: call.audit,
+            problem: call.problem,
+        });
+    }
+}

@@ -1,0 +1,410 @@
+//! The README and the book: every command and snippet is run, every link leads somewhere, and the pages that are written from the rule
+//! book say what it says.
+//!
+//! What a block is, its tag says: see [`Tag`]. A block without one fails the test.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use throughline_codec::CODECS;
+use throughline_testkit::{figure, skip, workspace_root};
+
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
+use crate::support::{throughline, without_keys};
+
+const OWN: &str = env!("CARGO_BIN_EXE_throughline");
+
+/// Where a gateway is, in what is written for people.
+const GATEWAYS: [&str; 2] = ["127.0.0.1:4400", "localhost:4400"];
+
+/// What is done with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    /// `sh`: it runs to its end, and no command of it fails.
+    Shell,
+    /// `sh,serve`: the same, but its last command goes on until it is stopped.
+    Serve,
+    /// `sh,clone`: a command in a clone of the repository, which other tests or scripts run: its program must be there.
+    Clone,
+    /// `console`: lines that begin with `$` are run, and what else is there is what they say.
+    Console,
+    /// `python` and `js`: run with the official clients.
+    Python,
+    JavaScript,
+    /// `rust`: lines of an example that is compiled.
+    Rust,
+    /// `toml,config`: a configuration that holds.
+    Config,
+    /// `toml,agent`: an agent that can be begun with.
+    Agent,
+    /// `toml`: a part of a file, which can be read.
+    Toml,
+    /// `text` and `json`: nothing that is run.
+    Text,
+}
+
+impl Tag {
+    fn of(info: &str) -> Option<Self> {
+        Some(match info {
+            "sh" => Tag::Shell,
+            "sh,serve" => Tag::Serve,
+            "sh,clone" => Tag::Clone,
+            "console" => Tag::Console,
+            "python" => Tag::Python,
+            "js" => Tag::JavaScript,
+            "rust" | "rust,ignore" => Tag::Rust,
+            "toml,config" => Tag::Config,
+            "toml,agent" => Tag::Agent,
+            "toml" => Tag::Toml,
+            "text" | "json" => Tag::Text,
+            _ => return None,
+        })
+    }
+}
+
+/// A block of a page.
+struct Block {
+    line: usize,
+    tag: Tag,
+    text: String,
+}
+
+/// The pages for people.
+fn pages() -> Vec<PathBuf> {
+    let root = workspace_root();
+    let mut pages = vec![root.join("README.md")];
+    for folder in ["docs", "docs/providers"] {
+        let inside =
+            std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        pages.extend(inside.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    pages.sort();
+    pages
+}
+
+fn shown(page: &Path) -> String {
+    page.strip_prefix(workspace_root()).unwrap().display().to_string()
+}
+
+fn blocks(page: &Path) -> Vec<Block> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut is_inside = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let fence = line.trim_start().strip_prefix("```");
+        match fence {
+            Some(_) if is_inside => is_inside = false,
+            Some(info) => {
+                let tag = Tag::of(info.trim());
+                let tag = tag.unwrap_or_else(|| {
+                    panic!("{}:{number}: `{info}` is no tag of a block", shown(page))
+                });
+                blocks.push(Block { line: number, tag, text: String::new() });
+                is_inside = true;
+            }
+            None if is_inside => {
+                let block = blocks.last_mut().unwrap();
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            // What is indented is a block without a tag.
+            None => assert!(
+                !line.starts_with("    ") || line.trim_start().starts_with(['-', '*', '|', '[']),
+                "{}:{number}: put this between fences with a tag: {line}",
+                shown(page)
+            ),
+        }
+    }
+    assert!(!is_inside, "{}: a fence is open", shown(page));
+    blocks
+}
+
+/// A folder in which a page's snippets are run: what a clone has beside it, and the binary on the path.
+struct Place {
+    kept: Kept,
+    gateway: Option<Serving>,
+}
+
+impl Place {
+    fn new(page: &str, needs_gateway: bool) -> Self {
+        let kept = Kept::nothing(&format!("docs-{}", page.replace(['/', '.'], "-")));
+        for folder in ["bin", "home", "examples"] {
+            std::fs::create_dir_all(kept.file(folder)).unwrap();
+        }
+        for example in std::fs::read_dir(workspace_root().join("examples")).unwrap() {
+            let example = example.unwrap();
+            std::fs::copy(example.path(), kept.file("examples").join(example.file_name())).unwrap();
+        }
+        std::os::unix::fs::symlink(OWN, kept.file("bin/throughline")).unwrap();
+        let gateway = needs_gateway.then(|| {
+            let folder = kept.file("gateway");
+            std::fs::create_dir_all(&folder).unwrap();
+            Serving::start(&folder, &[], &[])
+        });
+        Self { kept, gateway }
+    }
+
+    /// The text, with the address of this page's own gateway.
+    fn own(&self, text: &str) -> String {
+        let Some(gateway) = &self.gateway else { return text.to_owned() };
+        GATEWAYS.iter().fold(text.to_owned(), |text, known| text.replace(known, &gateway.address))
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        without_keys(&mut command)
+            .env_remove("THROUGHLINE_STORE")
+            .env_remove("THROUGHLINE_MASTER_KEY")
+            .env("BIN", self.kept.file("bin"))
+            .env("HOME", self.kept.file("home"))
+            .env("XDG_DATA_HOME", self.kept.file("home"))
+            .env("XDG_CONFIG_HOME", self.kept.file("home"))
+            .current_dir(&self.kept.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a block; what is wrong with it, if anything.
+    fn run(&self, page: &str, block: &Block) {
+        let place = format!("{page}:{}", block.line);
+        let text = self.own(&block.text);
+        match block.tag {
+            Tag::Shell => self.shell(&place, &text),
+            Tag::Console => {
+                let lines = text.lines().filter_map(|line| line.strip_prefix("$ "));
+                self.shell(&place, &lines.collect::<Vec<_>>().join("\n"));
+            }
+            Tag::Serve => self.serve(&place, &text),
+            Tag::Clone => {
+                for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                    let program = line.split_whitespace().next().unwrap();
+                    let is_there = workspace_root().join(program).exists();
+                    let is_tool = ["cargo", "docker", "git", "pip"].contains(&program);
+                    assert!(is_there || is_tool, "{place}: there is no {program}");
+                }
+            }
+            Tag::Python => self.script(&place, "python", "py", &text),
+            Tag::JavaScript => self.script(&place, "node", "mjs", &text),
+            Tag::Rust => is_compiled(&place, &text),
+            Tag::Config => {
+                std::fs::write(self.kept.file("checked.toml"), &text).unwrap();
+                self.shell(&place, "throughline config check --config checked.toml");
+            }
+            Tag::Agent => {
+                std::fs::write(self.kept.file("agent.toml"), &text).unwrap();
+                self.shell(&place, "throughline run Hello --agent agent.toml --no-ask");
+            }
+            Tag::Toml => {
+                let read: Result<toml::Table, _> = toml::from_str(&text);
+                assert!(read.is_ok(), "{place}: {}", read.unwrap_err());
+            }
+            Tag::Text => {
+                let commands = text.lines().filter(|line| line.starts_with("throughline "));
+                assert_eq!(
+                    commands.count(),
+                    0,
+                    "{place}: a command stands in a block that is not run"
+                );
+            }
+        }
+    }
+
+    fn shell(&self, place: &str, text: &str) {
+        let text = format!("PATH=$BIN:$PATH\n{text}");
+        let ran = self.command("bash").args(["-euo", "pipefail", "-c", &text]).output().unwrap();
+        let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            ran.status.success(),
+            "{place}: {text}\n{}\n{}",
+            told(&ran.stdout),
+            told(&ran.stderr)
+        );
+    }
+
+    /// Runs what goes on until it is stopped: it has begun when it says where it listens.
+    fn serve(&self, place: &str, text: &str) {
+        use std::io::{BufRead as _, BufReader};
+        let text = text.trim().split_once('#').map_or(text.trim(), |(command, _)| command.trim());
+        let is_gateway = text.ends_with("throughline serve");
+        let text =
+            if is_gateway { format!("{text} --listen 127.0.0.1:0") } else { text.to_owned() };
+        let mut child = self
+            .command("bash")
+            .args(["-c", &format!("PATH=$BIN:$PATH\nexec {text}")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let began = lines.any(|line| line.contains("http://"));
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        // What it still says is read, so that it can end.
+        assert!(began, "{place}: {text} never listened");
+        lines.for_each(drop);
+        child.wait().unwrap();
+    }
+
+    fn script(&self, place: &str, language: &str, end: &str, text: &str) {
+        let sdks = workspace_root().join("target/sdks");
+        let program =
+            if language == "python" { sdks.join("python/bin/python") } else { "node".into() };
+        if !sdks.join(language).exists() {
+            skip(&format!("{place}: run scripts/sdks to install the official clients"));
+            return;
+        }
+        // Modules are looked for beside the script that asks for them.
+        let modules = self.kept.file("node_modules");
+        if language == "node" && !modules.exists() {
+            std::os::unix::fs::symlink(sdks.join("node/node_modules"), modules).unwrap();
+        }
+        let file = self.kept.file(&format!("snippet.{end}"));
+        // What stands for a key of one's own is a key here, too; where there are none, any is right.
+        std::fs::write(&file, text.replace("tl_…", "any")).unwrap();
+        let ran = self.command(program).arg(&file).output().unwrap();
+        let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
+    }
+}
+
+/// Each line stands in an example or a test that the compiler reads.
+fn is_compiled(place: &str, text: &str) {
+    let folders =
+        ["crates/throughline/examples", "crates/throughline/tests", "crates/throughline/src"];
+    let files =
+        folders.iter().flat_map(|folder| std::fs::read_dir(workspace_root().join(folder)).unwrap());
+    let sources: String =
+        files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let known: BTreeSet<&str> = sources.lines().map(|line| without_comment(line.trim())).collect();
+    for line in
+        text.lines().map(|line| without_comment(line.trim())).filter(|line| !line.is_empty())
+    {
+        assert!(known.contains(line), "{place}: no example has the line {line}");
+    }
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split_once(" // ").map_or(line, |(code, _)| code).trim_end()
+}
+
+#[test]
+fn every_command_and_snippet_works() {
+    let mut run = 0;
+    for page in pages() {
+        let name = shown(&page);
+        let blocks = blocks(&page);
+        let needs = |block: &Block| GATEWAYS.iter().any(|gateway| block.text.contains(gateway));
+        let runs = |block: &&Block| !matches!(block.tag, Tag::Text | Tag::Toml | Tag::Config);
+        let place = Place::new(&name, blocks.iter().filter(runs).any(needs));
+        for block in &blocks {
+            place.run(&name, block);
+            run += usize::from(block.tag != Tag::Text);
+        }
+    }
+    figure("snippets of README and docs that were run", run);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let link = regex::Regex::new(r"\]\(([^)\s]+)\)").unwrap();
+    let mut problems = Vec::new();
+    let mut followed = 0;
+    let mut all = pages();
+    all.extend(
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+            .map(|name| workspace_root().join(name)),
+    );
+    for page in all {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for found in link.captures_iter(&text) {
+            let to = &found[1];
+            if to.contains("://") {
+                continue;
+            }
+            followed += 1;
+            let (file, place) = to.split_once('#').unwrap_or((to, ""));
+            let target =
+                if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            if !target.exists() {
+                problems.push(format!("{}: {to} is not there", shown(&page)));
+            } else if !place.is_empty() {
+                let target = std::fs::read_to_string(target).unwrap();
+                let headings = target.lines().filter(|line| line.starts_with('#')).map(anchor);
+                if !headings.collect::<Vec<_>>().contains(&place.to_owned()) {
+                    problems.push(format!("{}: {to} has no such heading", shown(&page)));
+                }
+            }
+        }
+    }
+    assert_eq!(problems, Vec::<String>::new());
+    figure("links of the documentation that lead somewhere", followed);
+}
+
+/// What a heading is called in a link.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let words = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    words.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let summary = std::fs::read_to_string(workspace_root().join("docs/SUMMARY.md")).unwrap();
+    for page in pages() {
+        let name = shown(&page);
+        let Some(name) = name.strip_prefix("docs/").filter(|name| *name != "SUMMARY.md") else {
+            continue;
+        };
+        assert!(summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not name {name}");
+    }
+}
+
+#[test]
+fn the_pages_of_the_rule_book_say_what_it_says() {
+    let page =
+        |name: &str| std::fs::read_to_string(workspace_root().join("docs").join(name)).unwrap();
+    let is_written = |name: &str, arguments: &[&str]| {
+        let written = throughline(&[&["rules", "--markdown"], arguments].concat(), b"");
+        assert_eq!((written.code, written.err.as_str()), (0, ""));
+        let line = arguments.join(" ");
+        assert!(
+            page(name) == written.out,
+            "write docs/{name} again: throughline rules --markdown {line} > docs/{name}"
+        );
+    };
+    is_written("faq.md", &[]);
+    let questions = page("faq.md");
+    let mut rules = 0;
+    for codec in CODECS {
+        let wire = codec.wire();
+        is_written(&format!("providers/{wire}.md"), &["--wire", wire.as_str()]);
+        for rule in codec.rules() {
+            assert!(questions.contains(&format!("`{}`", rule.id)), "{} is missing", rule.id);
+            rules += 1;
+        }
+    }
+    figure("rules that the page of error messages covers", rules);
+}
+
+#[test]
+fn the_report_of_the_environment_tells_no_secret() {
+    let kept = Kept::empty("doctor");
+    let secret = "sk-ant-api03-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+    let config = "[tracing.sinks.own]\nkind = \"otlp\"\nurl = \"http://collector.secret.example\"\nheader = \"x-key\"\nvalue = \"hush\"\n";
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    for format in ["text", "json"] {
+        let ran =
+            kept.run_with(&[("ANTHROPIC_API_KEY", secret)], &["doctor", "--format", format], b"");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert!(
+            ran.out.contains("anthropic (variable)") && ran.out.contains("SQLite"),
+            "{}",
+            ran.out
+        );
+        for told in [secret, "hush", "secret.example", kept.folder.to_str().unwrap()] {
+            assert!(!ran.out.contains(told), "{told}: {}", ran.out);
+        }
+    }
+}

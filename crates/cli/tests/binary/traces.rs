@@ -1,0 +1,320 @@
+//! Traces: every kind of sink gets them; one that fails, is slow or is not there harms no run, and makes its trace partial.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use throughline_testkit::{figure, skip, workspace_root};
+
+use crate::support::Ran;
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
+
+/// What somebody was sent.
+#[derive(Clone)]
+struct Sent {
+    path: String,
+    headers: String,
+    body: Vec<u8>,
+}
+
+/// Somebody who is sent traces, and answers as it is told.
+struct Receiver {
+    address: String,
+    sent: Arc<Mutex<Vec<Sent>>>,
+}
+
+impl Receiver {
+    /// Answers the first request with the first of these, and so on; with the last when there are no more. One that is empty is
+    /// never answered.
+    fn start(answers: &'static [&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
+        let book = Arc::clone(&sent);
+        std::thread::spawn(move || {
+            let mut silent = Vec::new();
+            for stream in listener.incoming().map_while(Result::ok) {
+                let Some(one) = read(&stream) else { continue };
+                let number = {
+                    let mut book = book.lock().unwrap();
+                    book.push(one);
+                    book.len() - 1
+                };
+                let answer = answers.get(number).or(answers.last()).copied().unwrap_or_default();
+                if answer.is_empty() {
+                    silent.push(stream);
+                    continue;
+                }
+                let answer =
+                    format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                // Whoever left does not want it.
+                (&stream).write_all(answer.as_bytes()).ok();
+            }
+        });
+        Self { address, sent }
+    }
+
+    fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// What was sent, as JSON.
+    fn documents(&self) -> Vec<Value> {
+        self.sent().iter().map(|sent| serde_json::from_slice(&sent.body).unwrap()).collect()
+    }
+
+    /// The spans that were sent, read with OpenTelemetry's own classes; nothing where those are not installed.
+    fn spans(&self, folder: &Path) -> Option<Vec<Value>> {
+        let python = workspace_root().join("target/sdks/python/bin/python");
+        if !python.exists() {
+            skip("OpenTelemetry's classes: run scripts/sdks to install them");
+            return None;
+        }
+        let mut command = Command::new(python);
+        command.arg(workspace_root().join("crates/cli/tests/binary/otlp.py"));
+        for (number, sent) in self.sent().iter().enumerate() {
+            assert_eq!(sent.path, "/v1/traces");
+            assert!(sent.headers.contains("application/x-protobuf"), "{}", sent.headers);
+            let file = folder.join(format!("export-{number}"));
+            std::fs::write(&file, &sent.body).unwrap();
+            command.arg(file);
+        }
+        let read = command.output().unwrap();
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        let lines = String::from_utf8(read.stdout).unwrap();
+        Some(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Sent> {
+    let mut lines = BufReader::new(stream);
+    let mut first = String::new();
+    lines.read_line(&mut first).ok()?;
+    let path = first.split_whitespace().nth(1)?.to_owned();
+    let mut headers = String::new();
+    while lines.read_line(&mut headers).ok()? > 2 {}
+    let length = headers.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    lines.read_exact(&mut body).ok()?;
+    Some(Sent { path, headers: headers.to_ascii_lowercase(), body })
+}
+
+const AGENT: &str = "kind = \"minimal\"\nmodel = \"sim/claude-sonnet-4-5\"\nreasoning = { level = \"medium\", reflection = false }\n";
+
+/// A folder with a store and that configuration of traces.
+fn place(name: &str, tracing: &str) -> Kept {
+    let kept = Kept::nothing(name);
+    std::fs::write(kept.file("agent.toml"), AGENT).unwrap();
+    std::fs::write(kept.file("throughline.toml"), format!("[tracing]\n{tracing}")).unwrap();
+    kept
+}
+
+/// A run with a tool, which ends well whatever becomes of its trace.
+fn ran(kept: &Kept) -> Ran {
+    let words = "What is the time? My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+    let arguments = ["run", words, "--agent", "agent.toml", "--tool", "now=echo noon", "--no-ask"];
+    let ran = kept.run(&arguments);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    assert!(ran.out.contains("noon"), "{}", ran.out);
+    ran
+}
+
+fn named(text: &str, prefix: &str) -> String {
+    let word = text.split_whitespace().find(|word| word.starts_with(prefix));
+    word.unwrap_or_else(|| panic!("no {prefix} in {text}")).to_owned()
+}
+
+/// The session that a file sink wrote.
+fn session(kept: &Kept, ran: &Ran) -> Value {
+    let run = named(&ran.err, "run_");
+    let file = kept.file(&format!("traces/sess_{run}/trace.session.json"));
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_collector_gets_the_spans() {
+    let collector = Receiver::start(&["200 OK"]);
+    let tracing = format!(
+        "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\nheader = \"x-team\"\nvalue = \"shop\"\n",
+        collector.address
+    );
+    let kept = place("traces-otlp", &tracing);
+    let ran = ran(&kept);
+    assert!(!ran.err.contains("partial"), "{}", ran.err);
+    assert!(collector.sent()[0].headers.contains("x-team: shop"));
+    let Some(spans) = collector.spans(&kept.folder) else { return };
+    let of = |operation: &str| -> Vec<&Value> {
+        spans
+            .iter()
+            .filter(|span| span["attributes"]["gen_ai.operation.name"] == operation)
+            .collect()
+    };
+    let (agents, turns, tools) = (of("invoke_agent"), of("chat"), of("execute_tool"));
+    assert_eq!((agents.len(), turns.len(), tools.len()), (1, 2, 1), "{spans:#?}");
+    let agent = agents[0];
+    assert_eq!(
+        (&agent["service"], &agent["name"]),
+        (&"throughline".into(), &"invoke_agent assistant".into())
+    );
+    assert_eq!(agent["attributes"]["throughline.trace.status"], "success");
+    for span in turns.iter().chain(&tools) {
+        assert_eq!((&span["trace"], &span["parent"]), (&agent["trace"], &agent["id"]));
+        assert!(span["took"].as_i64().unwrap() >= 0 && span["start"].as_i64().unwrap() > 0);
+    }
+    let ids: BTreeSet<&str> = spans.iter().map(|span| span["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), spans.len());
+    // What was used, what was thought, and what became of it.
+    for turn in &turns {
+        let attributes = &turn["attributes"];
+        assert_eq!(
+            (&turn["name"], &turn["kind"]),
+            (&"chat sim/claude-sonnet-4-5".into(), &3.into())
+        );
+        assert!(attributes["gen_ai.usage.input_tokens"].as_u64().unwrap() > 0, "{turn}");
+        assert!(attributes["gen_ai.usage.reasoning.output_tokens"].as_u64().unwrap() > 0, "{turn}");
+        assert!(attributes["throughline.seals.bytes"].as_u64().unwrap() > 0, "{turn}");
+    }
+    assert_eq!(turns[1]["attributes"]["throughline.fates.kept"], 1);
+    assert_eq!(tools[0]["attributes"]["gen_ai.tool.name"], "now");
+    // Secrets stay here.
+    let all = serde_json::to_string(&spans).unwrap();
+    assert!(all.contains("What is the time?") && !all.contains("sk-proj"), "{all}");
+    figure("traces: spans that a collector decoded", spans.len());
+}
+
+#[test]
+fn a_file_holds_the_session_and_can_be_made_again() {
+    let kept =
+        place("traces-file", "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n");
+    let ran = ran(&kept);
+    let session = session(&kept, &ran);
+    assert_eq!(
+        (&session["status"], &session["errors"]),
+        (&"success".into(), &Value::Array(Vec::new()))
+    );
+    assert_eq!(session["threadId"].as_str().unwrap(), named(&ran.err, "thread_"));
+    let events = session["events"].as_array().unwrap();
+    for (sequence, event) in (1..).zip(events) {
+        assert_eq!(event["sequence"], sequence);
+        assert!(event["id"].as_str().unwrap().starts_with(&format!("evt_{sequence:04}_")));
+    }
+    // The same again, from the run's own log.
+    let run = named(&ran.err, "run_");
+    let again = kept.run(&["traces", "export", &run]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    let again: Value = serde_json::from_str(&again.out).unwrap();
+    assert_eq!((&again["events"], &again["traceId"]), (&session["events"], &session["traceId"]));
+    let silent = kept.run(&["traces", "export", &run, "--no-data"]);
+    assert!(!silent.out.contains("What is the time?"), "{}", silent.out);
+    let unknown = kept.run(&["traces", "export", "run_nobody"]);
+    assert_eq!(unknown.code, 2, "{}", unknown.err);
+}
+
+#[test]
+fn a_sink_that_fails_makes_the_trace_partial_for_everybody() {
+    // One that refuses, one that is slow, and one that is not there.
+    let refuses = Receiver::start(&["400 Bad Request"]);
+    let slow = Receiver::start(&[""]);
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (kind, address, problem) in [
+        ("http", refuses.address.as_str(), "HTTP 400"),
+        ("otlp", refuses.address.as_str(), "HTTP 400"),
+        ("cognipeer", refuses.address.as_str(), "HTTP 400"),
+        ("http", absent.as_str(), "refused"),
+        ("otlp", absent.as_str(), "refused"),
+        ("otlp", slow.address.as_str(), "too long"),
+    ] {
+        // Whoever never answers is not waited for; the others have the time that their tries take.
+        let patience = if address == slow.address { "1s" } else { "20s" };
+        let tracing = format!(
+            "patience = \"{patience}\"\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n\n[tracing.sinks.bad]\nkind = \"{kind}\"\nurl = \"http://{address}\"\n"
+        );
+        let kept = place(&format!("traces-{kind}-{}", address.replace(':', "-")), &tracing);
+        let ran = ran(&kept);
+        // What is returned says so, and what is sent says the same.
+        assert!(ran.err.contains("is partial") && ran.err.contains(problem), "{kind}: {}", ran.err);
+        let session = session(&kept, &ran);
+        assert_eq!(session["status"], "partial", "{kind} {problem}: {session}");
+        let error = session["errors"][0]["message"].as_str().unwrap();
+        assert!(error.starts_with("bad: ") && error.contains(problem), "{error}");
+    }
+    // A folder that cannot be written is one that fails, too.
+    let tracing = "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"agent.toml\"\n";
+    let kept = place("traces-no-folder", tracing);
+    assert!(ran(&kept).err.contains("is partial"));
+}
+
+#[test]
+fn a_stream_is_told_piece_by_piece_and_again_where_it_was_not_heard() {
+    let receiver =
+        Receiver::start(&["503 Busy\r\nretry-after: 0", "429 Slow\r\nretry-after: 0", "200 OK"]);
+    let tracing = format!(
+        "mode = \"streaming\"\nthread_id = \"shop\"\n[tracing.sinks.web]\nkind = \"http\"\nurl = \"http://{}/sessions\"\n",
+        receiver.address
+    );
+    let kept = place("traces-stream", &tracing);
+    let ran = ran(&kept);
+    assert!(!ran.err.contains("partial"), "{}", ran.err);
+    let sent = receiver.sent();
+    let key = |sent: &Sent| {
+        sent.headers.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
+    };
+    // The same parcel came until it was taken, under the same key.
+    assert_eq!((key(&sent[0]), key(&sent[1])), (key(&sent[1]), key(&sent[2])));
+    let taken = &receiver.documents()[2..];
+    let phases: Vec<&str> = taken.iter().map(|one| one["phase"].as_str().unwrap()).collect();
+    assert_eq!((phases[0], phases[phases.len() - 1]), ("start", "end"), "{phases:?}");
+    let events = taken.iter().flat_map(|one| one["events"].as_array().unwrap());
+    let sequence: Vec<u64> = events.map(|event| event["sequence"].as_u64().unwrap()).collect();
+    let expected: Vec<u64> = (1..=sequence.len() as u64).collect();
+    assert_eq!(sequence, expected, "no gap and no double");
+    assert!(taken.iter().all(|one| one["threadId"] == "shop"));
+    assert_eq!(taken[taken.len() - 1]["status"], "success");
+}
+
+#[test]
+fn calls_of_the_gateway_are_spans_of_their_callers_traces() {
+    let collector = Receiver::start(&["200 OK"]);
+    let provider = Receiver::start(&["500 Oh"]);
+    let kept = Kept::nothing("traces-gateway");
+    let config = format!(
+        "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\n\n[providers.own]\nwire = \"openai-chat\"\nbase_url = \"http://{}\"\n",
+        collector.address, provider.address
+    );
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let header = format!("traceparent: 00-{trace}-{parent}-01\r\n");
+    for model in ["sim/claude-sonnet-4-5", "own/any"] {
+        let body =
+            format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}"#);
+        serving.said("POST", "/v1/chat/completions", &header, &body);
+    }
+    assert_eq!(serving.stop(), 0, "{}", serving.errors());
+    // The provider is told the gateway's own place in the caller's trace.
+    let passed = provider.sent()[0].headers.clone();
+    let passed = passed.lines().find(|line| line.starts_with("traceparent")).unwrap().to_owned();
+    assert!(passed.contains(trace) && !passed.contains(parent), "{passed}");
+    let Some(spans) = collector.spans(&kept.folder) else { return };
+    assert_eq!(spans.len(), 2, "{spans:#?}");
+    for span in &spans {
+        assert_eq!((&span["trace"], &span["parent"]), (&trace.into(), &parent.into()));
+    }
+    let good = &spans[0]["attributes"];
+    assert_eq!(
+        (&good["gen_ai.request.model"], &good["http.response.status_code"]),
+        (&"claude-sonnet-4-5".into(), &200.into())
+    );
+    assert_eq!((&good["throughline.audit"], &spans[0]["status"]), (&"accept".into(), &0.into()));
+    assert!(good["gen_ai.usage.output_tokens"].as_u64().unwrap() > 0);
+    assert!(passed.contains(spans[1]["id"].as_str().unwrap()), "{passed}");
+    assert_eq!(spans[1]["status"], 2);
+}

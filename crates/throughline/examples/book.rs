@@ -1,0 +1,47 @@
+//! The snippets of the README and the book, in one program: `cargo run --example book`.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an example is a program, and reads the environment for the library"
+)]
+
+use std::error::Error;
+
+use bytes::Bytes;
+use throughline::agent::Runner;
+use throughline::tools::{Declared, McpServer};
+use throughline::{Asked, Call, Catalog, Wire, codec};
+
+/// What Claude answered: a thought that it signed, and a call.
+const ANSWER: &[u8] =
+    br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5",
+  "content":[{"type":"thinking","thinking":"I need the weather.","signature":"c2lnbmVk"},
+             {"type":"tool_use","id":"toolu_1","name":"weather","input":{"city":"Paris"}}],
+  "stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":20}}"#;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("{}", replayed(&Bytes::from_static(ANSWER))?);
+    Ok(())
+}
+
+/// A thought goes back as it came.
+fn replayed(body: &Bytes) -> Result<String, Box<dyn Error>> {
+    let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "work")?;
+    let wire = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;
+    let reply = wire.decode_reply(body, &Asked::of(target.clone()))?;
+    let mut call = Call::new(target);
+    call.extend(reply.items);
+    let request = wire.encode(&call)?;
+    Ok(String::from_utf8(request.request.body.to_vec())?)
+}
+
+/// A runner with the tools of a server, and with those that a text declares.
+#[expect(dead_code, reason = "it needs a server")]
+async fn with_tools(runner: Runner, path: &str, text: &str) -> Result<Runner, Box<dyn Error>> {
+    let server =
+        McpServer::spawn("files", "npx", ["-y", "some-server", "."], [("PATH", path)]).await?;
+    let runner = runner.with_tools(server.tools().await?);
+    let tools = Declared::toml(text, &[], &|name| std::env::var(name).ok())?.open().await?;
+    Ok(runner.with_tools(tools))
+}

@@ -1,0 +1,159 @@
+//! Calls of the gateway are told, from a queue that has an end: who is too slow loses some, and that is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use throughline_core::{Name, TraceParent, Usage};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::deliver::patiently;
+use crate::sink::Sink;
+use crate::span::{Span, SpanKind, Value};
+
+/// How many calls wait to be told.
+const AHEAD: usize = 1024;
+/// How many are told at once.
+const TOGETHER: usize = 64;
+
+/// A call through the gateway, when it is over.
+#[derive(Clone, Debug)]
+pub struct TracedCall {
+    /// Its own place in the trace.
+    pub own: TraceParent,
+    /// The caller's span, where it came with one.
+    pub parent: Option<[u8; 8]>,
+    /// When it ended.
+    pub end: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// After what time the first byte came.
+    pub first_byte: Option<Duration>,
+    /// The gateway's word for it.
+    pub call: Option<Name>,
+    /// The caller's dialect.
+    pub dialect: Name,
+    /// Who was asked.
+    pub provider: Option<Name>,
+    /// The model.
+    pub model: Option<Name>,
+    /// The status that was answered.
+    pub status: u16,
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// How many Items and Seals were kept, restored and elided.
+    pub fates: Option<[u64; 3]>,
+    /// What the audit said.
+    pub audit: Option<&'static str>,
+    /// What went wrong.
+    pub problem: Option<Name>,
+}
+
+/// Tells calls of the gateway.
+pub struct CallTracer {
+    queue: Sender<Said>,
+    dropped: Arc<AtomicU64>,
+}
+
+enum Said {
+    Call(Box<TracedCall>),
+    /// Everything before was told.
+    End(oneshot::Sender<()>),
+}
+
+impl CallTracer {
+    /// Tells these sinks. It needs a runtime.
+    pub fn new(sinks: Vec<Arc<dyn Sink>>) -> Self {
+        let (queue, said) = channel(AHEAD);
+        let dropped = Arc::new(AtomicU64::new(0));
+        tokio::spawn(tell(said, sinks, Arc::clone(&dropped)));
+        Self { queue, dropped }
+    }
+
+    /// Tells a call, later. Nobody waits for it.
+    pub fn call(&self, call: TracedCall) {
+        if self.queue.try_send(Said::Call(Box::new(call))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many calls some sink was not told.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all is told, and for no longer than that.
+    pub async fn finish(&self, patience: Duration) {
+        let (done, waiting) = oneshot::channel();
+        let ended = async {
+            if self.queue.send(Said::End(done)).await.is_ok() {
+                waiting.await.ok();
+            }
+        };
+        timeout(patience, ended).await.ok();
+    }
+}
+
+async fn tell(mut said: Receiver<Said>, sinks: Vec<Arc<dyn Sink>>, dropped: Arc<AtomicU64>) {
+    let mut heard = Vec::new();
+    while said.recv_many(&mut heard, TOGETHER).await > 0 {
+        let (mut spans, mut ends) = (Vec::new(), Vec::new());
+        for one in heard.drain(..) {
+            match one {
+                Said::Call(call) => spans.push(span(&call)),
+                Said::End(done) => ends.push(done),
+            }
+        }
+        if !spans.is_empty() {
+            for sink in &sinks {
+                if patiently(|| sink.take_calls(&spans)).await.is_err() {
+                    dropped.fetch_add(spans.len() as u64, Ordering::Relaxed);
+                }
+            }
+        }
+        for done in ends {
+            // Whoever waited may have gone.
+            done.send(()).ok();
+        }
+    }
+}
+
+fn span(call: &TracedCall) -> Span {
+    let model = call.model.as_deref().unwrap_or("unknown");
+    let took = jiff::SignedDuration::try_from(call.took).unwrap_or_default();
+    let start = call.end.checked_sub(took).unwrap_or(call.end);
+    let mut span = Span::new(call.own.trace, SpanKind::Call, format!("chat {model}"), start);
+    (span.id, span.parent, span.end) = (call.own.span, call.parent, call.end);
+    span.add("gen_ai.operation.name", "chat");
+    span.maybe("gen_ai.provider.name", call.provider.as_ref());
+    span.maybe("gen_ai.request.model", call.model.as_ref());
+    span.add("http.response.status_code", u64::from(call.status));
+    span.add("throughline.dialect", &call.dialect);
+    span.maybe("throughline.call", call.call.as_ref());
+    span.maybe("throughline.audit", call.audit);
+    if let Some(usage) = &call.usage {
+        span.add("gen_ai.usage.input_tokens", usage.input);
+        span.add("gen_ai.usage.output_tokens", usage.output);
+        span.add("gen_ai.usage.cache_read.input_tokens", usage.cached);
+        span.add("gen_ai.usage.cache_creation.input_tokens", usage.written);
+        span.add("gen_ai.usage.reasoning.output_tokens", usage.thought);
+    }
+    if let Some([kept, restored, elided]) = call.fates {
+        span.add("throughline.fates.kept", kept);
+        span.add("throughline.fates.restored", restored);
+        span.add("throughline.fates.elided", elided);
+    }
+    if let Some(first) = call.first_byte {
+        span.attributes
+            .push(("gen_ai.response.time_to_first_chunk", Value::Decimal(first.as_secs_f64())));
+    }
+    let failed = call.status >= 400 || call.status == 0;
+    span.problem = call
+        .problem
+        .clone()
+        .or_else(|| failed.then(|| Name::from(format!("HTTP {}", call.status))));
+    span
+}

@@ -1,0 +1,319 @@
+//! Spans from a run's events, as they are read. Each is told when it ends, once, with what is new in it.
+
+mod turn;
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod fold_tests;
+
+use jiff::Timestamp;
+use throughline_core::{
+    LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunStatusEvent, ToolApprovalEvent,
+    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnPhase, UserQuestionEvent,
+    UserQuestionEventStatus, kind, unpack,
+};
+
+use crate::fold::turn::OpenTurn;
+use crate::span::{Span, SpanKind, Value, id_of};
+
+/// How much is told.
+#[derive(Clone, Debug, Default)]
+pub struct Telling {
+    /// The conversation, where it is not to be told by the thread's own name.
+    pub thread_id: Option<Name>,
+    /// Whether what was said, thought and done is told, and not only that it was.
+    pub log_data: bool,
+    /// What is left out of that.
+    pub redaction: RedactionPolicy,
+}
+
+/// Reads a run's log, and makes spans of it.
+#[derive(Debug)]
+pub struct Fold {
+    telling: Telling,
+    run: Name,
+    trace: [u8; 16],
+    root: [u8; 8],
+    /// The span of the run itself, open until the run is over.
+    agent: Option<Span>,
+    turn: Option<OpenTurn>,
+    /// What was said to the model since it was last asked.
+    said: Vec<(Name, Name)>,
+    tools: Vec<(Name, Timestamp)>,
+    waits: Vec<(Name, Timestamp)>,
+    /// How many spans were made so far: from it their ids follow.
+    made: u64,
+    total: Total,
+    seen: u64,
+    ended: Option<Name>,
+}
+
+/// What the run used and did, all in all.
+#[derive(Debug, Default)]
+pub(crate) struct Total {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cached: u64,
+    pub(crate) thought: u64,
+    pub(crate) cost_usd: f64,
+    pub(crate) turns: u64,
+    pub(crate) tools: u64,
+    pub(crate) kept: u64,
+    pub(crate) restored: u64,
+    pub(crate) elided: u64,
+}
+
+impl Fold {
+    /// Reads the log of that run, which belongs to that thread.
+    pub fn new(run: &LogId, thread: &LogId, telling: Telling) -> Self {
+        let trace = id_of::<16>(&run.0);
+        let root = id_of::<8>(&format!("{run} run"));
+        let mut agent =
+            Span::new(trace, SpanKind::Agent, "invoke_agent".to_owned(), Timestamp::UNIX_EPOCH);
+        agent.id = root;
+        agent.add("gen_ai.operation.name", "invoke_agent");
+        let conversation = telling.thread_id.as_ref().unwrap_or(&thread.0);
+        agent.add("gen_ai.conversation.id", conversation);
+        agent.add("throughline.run", &run.0);
+        Self {
+            telling,
+            run: run.0.clone(),
+            trace,
+            root,
+            agent: Some(agent),
+            turn: None,
+            said: Vec::new(),
+            tools: Vec::new(),
+            waits: Vec::new(),
+            made: 0,
+            total: Total::default(),
+            seen: 0,
+            ended: None,
+        }
+    }
+
+    /// The trace's id.
+    pub fn trace(&self) -> [u8; 16] {
+        self.trace
+    }
+
+    /// The id of the run's own span.
+    pub fn root(&self) -> [u8; 8] {
+        self.root
+    }
+
+    /// The last record that was read.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// How the run ended, if it did: `completed`, `failed` or `cancelled`.
+    pub fn ended(&self) -> Option<&Name> {
+        self.ended.as_ref()
+    }
+
+    /// The spans that end with this record.
+    pub fn record(&mut self, record: &Record) -> Vec<Span> {
+        self.seen = record.seq;
+        if &*record.kind != kind::EVENTS {
+            return Vec::new();
+        }
+        let mut spans = Vec::new();
+        for (_, event) in unpack(record).unwrap_or_default() {
+            let event = throughline_core::Json::parse(event).ok();
+            if let Some(event) = event.and_then(|event| RunEvent::parse(&event).ok()) {
+                self.event(record.at, &event, &mut spans);
+            }
+        }
+        spans
+    }
+
+    /// The run's own span, as it stands. It is told last.
+    pub fn agent(&self, now: Timestamp) -> Option<Span> {
+        let mut agent = self.agent.clone()?;
+        agent.end = agent.end.max(now).max(agent.start);
+        let total = &self.total;
+        for (key, value) in [
+            ("gen_ai.usage.input_tokens", total.input),
+            ("gen_ai.usage.output_tokens", total.output),
+            ("gen_ai.usage.cache_read.input_tokens", total.cached),
+            ("gen_ai.usage.reasoning.output_tokens", total.thought),
+            ("throughline.turns", total.turns),
+            ("throughline.tools", total.tools),
+            ("throughline.fates.kept", total.kept),
+            ("throughline.fates.restored", total.restored),
+            ("throughline.fates.elided", total.elided),
+        ] {
+            agent.add(key, value);
+        }
+        if total.cost_usd > 0.0 {
+            agent.attributes.push(("throughline.cost_usd", Value::Decimal(total.cost_usd)));
+        }
+        Some(agent)
+    }
+
+    fn event(&mut self, at: Timestamp, event: &RunEvent, spans: &mut Vec<Span>) {
+        match event {
+            RunEvent::Run(event) => self.status(at, event),
+            RunEvent::Message(event) => {
+                self.said.push((event.role.clone(), event.content.clone()));
+            }
+            RunEvent::Turn(event) => match event.phase {
+                TurnPhase::Start => self.turn = Some(OpenTurn::new(at, event)),
+                TurnPhase::End | TurnPhase::Discarded => {
+                    let turn = self.turn.take().unwrap_or_else(|| OpenTurn::new(at, event));
+                    let mut span = self.part(SpanKind::Inference, turn.name(), turn.start);
+                    span.end = at;
+                    let said = std::mem::take(&mut self.said);
+                    turn.close(event, &self.telling, &said, &mut self.total, &mut span);
+                    spans.push(span);
+                }
+            },
+            RunEvent::Thought(_)
+            | RunEvent::Stream(_)
+            | RunEvent::Usage(_)
+            | RunEvent::Replay(_) => match &mut self.turn {
+                Some(turn) => turn.hear(event),
+                None => self.total.usage_of(event),
+            },
+            RunEvent::ToolCall(event) => spans.extend(self.tool(at, event)),
+            RunEvent::Plan(event) => spans.push(self.plan(at, event)),
+            RunEvent::UserQuestion(event) => spans.extend(self.question(at, event)),
+            RunEvent::ToolApproval(event) => spans.extend(self.approval(at, event)),
+            RunEvent::FinalAnswer(_) | RunEvent::Metadata(_) | RunEvent::Progress(_) => {}
+            RunEvent::Summarization(_)
+            | RunEvent::Handoff(_)
+            | RunEvent::Guardrail(_)
+            | RunEvent::Cancelled(_)
+            | RunEvent::Subagent(_)
+            | RunEvent::Reflection(_)
+            | RunEvent::Limit(_)
+            | RunEvent::Gate(_)
+            | RunEvent::Unknown(_) => spans.push(self.note(at, event)),
+        }
+    }
+
+    /// A part of the run, which begins then.
+    fn part(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
+        self.made += 1;
+        let mut span = Span::new(self.trace, kind, name, at);
+        span.id = id_of::<8>(&format!("{} {}", self.run, self.made));
+        span.parent = Some(self.root);
+        span
+    }
+
+    fn status(&mut self, at: Timestamp, event: &RunStatusEvent) {
+        let is_over = matches!(&*event.status, "completed" | "failed" | "cancelled");
+        self.ended = is_over.then(|| event.status.clone());
+        let Some(agent) = &mut self.agent else { return };
+        if agent.start == Timestamp::UNIX_EPOCH {
+            agent.start = at;
+            if let Some(name) = &event.agent {
+                agent.name = format!("invoke_agent {name}");
+                agent.add("gen_ai.agent.name", name);
+            }
+        }
+        agent.end = at;
+        if &*event.status == "failed" {
+            agent.problem = event.reason.clone().or_else(|| Some(event.status.clone()));
+        }
+    }
+
+    fn tool(&mut self, at: Timestamp, event: &ToolCallEvent) -> Option<Span> {
+        let id = event.id.clone().unwrap_or_default();
+        match event.phase {
+            ToolCallPhase::Start => {
+                self.tools.push((id, at));
+                return None;
+            }
+            ToolCallPhase::Progress => return None,
+            ToolCallPhase::Success | ToolCallPhase::Error | ToolCallPhase::Skipped => {}
+        }
+        let began = self.tools.iter().position(|(known, _)| *known == id);
+        let began = began.map_or(at, |place| self.tools.swap_remove(place).1);
+        let mut span = self.part(SpanKind::Tool, format!("execute_tool {}", event.name), began);
+        span.end = at;
+        self.total.tools += 1;
+        span.add("gen_ai.operation.name", "execute_tool");
+        span.add("gen_ai.tool.name", &event.name);
+        span.add("gen_ai.tool.type", "function");
+        span.add("gen_ai.tool.call.id", &id);
+        span.add("throughline.tool.outcome", event.phase.as_str());
+        if self.telling.log_data {
+            let told = |json: &throughline_core::Json| self.telling.text(json.as_str());
+            span.maybe("gen_ai.tool.call.arguments", event.args.as_ref().map(told));
+            span.maybe("gen_ai.tool.call.result", event.result.as_ref().map(told));
+        }
+        span.problem =
+            event.error.as_ref().map(|error| Name::from(self.telling.text(&error.message)));
+        Some(span)
+    }
+
+    fn plan(&mut self, at: Timestamp, event: &PlanEvent) -> Span {
+        let mut span = self.part(SpanKind::Plan, "plan".to_owned(), at);
+        span.add("gen_ai.operation.name", "plan");
+        span.maybe("throughline.plan.version", event.version);
+        let steps = event.todo_list.as_deref().unwrap_or_default();
+        let done = steps.iter().filter(|step| step.status.as_str() == "completed").count();
+        span.add("throughline.plan.steps", steps.len() as u64);
+        span.add("throughline.plan.completed", done as u64);
+        if self.telling.log_data {
+            let steps = steps.iter().map(|step| {
+                Name::from(format!("[{}] {}", step.status.as_str(), self.telling.text(&step.step)))
+            });
+            span.attributes.push(("throughline.plan", Value::Texts(steps.collect())));
+        }
+        span
+    }
+
+    fn question(&mut self, at: Timestamp, event: &UserQuestionEvent) -> Option<Span> {
+        if event.status == UserQuestionEventStatus::Pending {
+            self.waits.push((event.id.clone(), at));
+            return None;
+        }
+        let mut span = self.waited(at, &event.id, "question");
+        span.add("throughline.wait.outcome", event.status.as_str());
+        span.maybe("throughline.wait.by", event.answered_by.as_ref());
+        Some(span)
+    }
+
+    fn approval(&mut self, at: Timestamp, event: &ToolApprovalEvent) -> Option<Span> {
+        if event.status == ToolApprovalEventStatus::Pending {
+            self.waits.push((event.id.clone(), at));
+            return None;
+        }
+        let mut span = self.waited(at, &event.id, "approval");
+        span.add("gen_ai.tool.name", &event.tool_name);
+        span.add("throughline.wait.outcome", event.status.as_str());
+        span.maybe("throughline.wait.by", event.decided_by.as_ref());
+        Some(span)
+    }
+
+    fn waited(&mut self, at: Timestamp, id: &Name, what: &str) -> Span {
+        let since = self.waits.iter().position(|(known, _)| known == id);
+        let since = since.map_or(at, |place| self.waits.swap_remove(place).1);
+        let mut span = self.part(SpanKind::Wait, format!("wait {what}"), since);
+        span.end = at;
+        span.add("throughline.wait", what);
+        span
+    }
+
+    /// Something that happened at once, in the words of its own event.
+    fn note(&mut self, at: Timestamp, event: &RunEvent) -> Span {
+        let name = event.name();
+        let mut span = self.part(SpanKind::Note, name.to_string(), at);
+        if self.telling.log_data {
+            let document = event.json();
+            let told = self.telling.redaction.redact_event(&name, &document);
+            span.add("throughline.event", told.as_str());
+        }
+        span
+    }
+}
+
+impl Telling {
+    /// A text as it may be told.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.redaction.redact_text(text).into_owned()
+    }
+}

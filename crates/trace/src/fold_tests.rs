@@ -1,0 +1,140 @@
+//! A trace says each thing once, however long its run is.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, pack};
+use throughline_testkit::figure;
+
+use crate::deliver::Status;
+use crate::fold::{Fold, Telling};
+use crate::otlp;
+use crate::session::{Parcel, Phase, Session};
+use crate::span::{Span, SpanKind};
+use crate::tracer::Mode;
+
+const TURNS: u64 = 1000;
+
+fn told() -> Telling {
+    Telling { thread_id: None, log_data: true, redaction: RedactionPolicy::default() }
+}
+
+fn fold() -> Fold {
+    Fold::new(&LogId::from("run_1"), &LogId::from("thread_1"), told())
+}
+
+fn record(seq: u64, events: &[String]) -> Record {
+    let packed = pack(events.iter().map(String::as_bytes));
+    let at =
+        Timestamp::from_millisecond(1_760_000_000_000 + 10 * i64::try_from(seq).unwrap()).unwrap();
+    let events = Some((1, u64::from(packed.events)));
+    Record { seq, kind: packed.kind, at, events, content: Content::Here(packed.content) }
+}
+
+/// What a run tells of one turn with a tool.
+fn turn(number: u64) -> Vec<String> {
+    let thought = format!("Thought {number}: {}", "why and how, step by step. ".repeat(12));
+    let asked =
+        if number == 1 { r#"{"type":"message","role":"user","content":"Go on."}"# } else { "" };
+    let events = [
+        asked.to_owned(),
+        format!(r#"{{"type":"turn","phase":"start","turn":{number},"model":"claude-sonnet-4-5"}}"#),
+        format!(
+            r#"{{"type":"usage","usage":{{"inputTokens":{},"outputTokens":50,"reasoningTokens":40}}}}"#,
+            100 * number
+        ),
+        format!(
+            r#"{{"type":"replay","turn":{number},"kept":{},"seals":{{"kept":{}}}}}"#,
+            number - 1,
+            number - 1
+        ),
+        format!(
+            r#"{{"type":"thought","phase":"end","turn":{number},"text":"{thought}","sealedBytes":432}}"#
+        ),
+        format!(r#"{{"type":"turn","phase":"end","turn":{number},"reason":"tools"}}"#),
+        format!(
+            r#"{{"type":"tool_call","phase":"start","name":"look","id":"call_{number}","args":{{"at":{number}}}}}"#
+        ),
+        format!(
+            r#"{{"type":"tool_call","phase":"success","name":"look","id":"call_{number}","args":{{"at":{number}}},"result":"{}"}}"#,
+            "found ".repeat(20)
+        ),
+    ];
+    events.into_iter().filter(|event| !event.is_empty()).collect()
+}
+
+/// How many bytes these spans have as a session.
+fn bytes(fold: &Fold, spans: &[Span]) -> usize {
+    let session = Session {
+        id: Name::from("sess_run_1"),
+        trace: fold.trace(),
+        root: fold.root(),
+        thread: Name::from("thread_1"),
+        log_data: true,
+        mode: Mode::Batched,
+        sinks: Vec::new(),
+    };
+    let parcel = Parcel {
+        session: Arc::new(session),
+        phase: Phase::Whole,
+        before: 0,
+        spans: spans.to_vec(),
+        agent: fold.agent(Timestamp::MIN),
+        status: Status::Success,
+        errors: Vec::new(),
+        is_again: false,
+    };
+    parcel.json().as_str().len()
+}
+
+#[test]
+fn a_trace_of_a_thousand_turns_is_as_long_as_its_turns() {
+    let mut whole = fold();
+    let (mut spans, mut sum, mut sum_otlp) = (Vec::new(), 0, 0);
+    for number in 1..=TURNS {
+        let record = record(number, &turn(number));
+        spans.extend(whole.record(&record));
+        // The same turn, as if it were the only one.
+        let mut alone = fold();
+        let own = alone.record(&record);
+        assert_eq!(own.len(), 2, "a turn and a tool");
+        sum += bytes(&alone, &own) - bytes(&alone, &[]);
+        sum_otlp += otlp::spans(&own).len() - otlp::spans([]).len();
+    }
+    let (total, total_otlp) = (bytes(&whole, &spans), otlp::spans(&spans).len());
+    assert_eq!(spans.len() as u64, 2 * TURNS);
+    for (what, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
+        // In hundredths, so that nothing is rounded away.
+        assert!(100 * total <= 130 * sum, "{what}: {total} bytes, and its turns have {sum}");
+        let share = 1000 * total / sum;
+        let told = format!(
+            "{total} bytes at {TURNS} turns, {}.{:03} of the sum of its turns",
+            share / 1000,
+            share % 1000
+        );
+        figure(&format!("traces: {what}"), told);
+    }
+}
+
+#[test]
+fn what_is_told_again_is_the_same_span() {
+    let read = || {
+        let mut fold = fold();
+        (1..=3).flat_map(|number| fold.record(&record(number, &turn(number)))).collect::<Vec<_>>()
+    };
+    assert_eq!(read(), read());
+    let kinds: Vec<SpanKind> = read().iter().map(|span| span.kind).collect();
+    assert_eq!(kinds, [SpanKind::Inference, SpanKind::Tool].repeat(3));
+}
+
+#[test]
+fn what_is_not_to_be_told_is_not() {
+    let telling = Telling { log_data: false, ..told() };
+    let mut fold = Fold::new(&LogId::from("run_1"), &LogId::from("thread_1"), telling);
+    let spans = fold.record(&record(1, &turn(1)));
+    let all = format!("{spans:?}");
+    for words in ["Thought 1", "found", "Go on.", "\"at\""] {
+        assert!(!all.contains(words), "{words}: {all}");
+    }
+    assert!(all.contains("gen_ai.usage.reasoning.output_tokens"), "{all}");
+}
