@@ -98,6 +98,19 @@ pub struct Replayed {
     pub seals: Counted,
     /// Why something was left out, with how often.
     pub why: Vec<(Name, u64)>,
+    /// What happened to thoughts and sealed Items, in their order.
+    pub spans: Vec<Span>,
+}
+
+/// Items that stand behind one another, and to which the same happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first of them.
+    pub first: Name,
+    /// What happened.
+    pub did: Name,
+    /// How many they are.
+    pub count: u64,
 }
 
 /// How often each was done.
@@ -146,7 +159,19 @@ impl Replayed {
                     None => replayed.why.push((why, 1)),
                 }
             }
+            // What happened to a sealed Item is what happened to its seal.
+            if let Some(did) = fate.seals.first().or(visible) {
+                replayed.span(&fate.item, did);
+            }
         }
         replayed
+    }
+
+    fn span(&mut self, item: &ItemId, did: &Did) {
+        let did = Name::from(did.to_string());
+        match self.spans.last_mut() {
+            Some(span) if span.did == did => span.count += 1,
+            _ => self.spans.push(Span { first: item.0.clone(), did, count: 1 }),
+        }
     }
 }

@@ -30,7 +30,7 @@ pub use crate::config::{
     OutputContract, UnknownOutcome,
 };
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
-pub use crate::input::{Counted, Ended, Heard, Input, Replayed, What};
+pub use crate::input::{Counted, Ended, Heard, Input, Replayed, Span, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{narrate, sentence};
 pub use crate::plan::MANAGE_TODO_LIST;

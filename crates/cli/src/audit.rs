@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use throughline_codec::{Audit as Audited, Finding, Rule, Verdict, audit};
-use throughline_core::{Json, Tree, json};
+use throughline_codec::{Finding, Verdict, audit, audit_json};
+use throughline_core::Tree;
 
 use crate::failure::Failure;
-use crate::mask::without_long_words;
 use crate::options::{Audit, Format};
 use crate::subject::Subject;
 use crate::{report, text};
@@ -17,7 +16,7 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
         audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad(error))?;
     match options.format {
         Format::Json => {
-            let mut out = json_of(&audited).as_str().to_owned();
+            let mut out = audit_json(&audited).as_str().to_owned();
             out.push('\n');
             text::write_out(out.as_bytes()).or_else(Failure::unless_reader_gone)?;
         }
@@ -38,41 +37,4 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
         Verdict::Accept | Verdict::Degrade => ExitCode::SUCCESS,
         Verdict::Refuse => ExitCode::from(1),
     })
-}
-
-fn json_of(audited: &Audited) -> Json {
-    json::object(|o| {
-        o.string("wire", audited.wire.as_str()).string("model", &audited.model);
-        o.string("verdict", audited.verdict().as_str());
-        o.object("summary", |o| audited.summary.write(o));
-        o.array("findings", |a| {
-            for finding in &audited.findings {
-                a.object(|o| put_finding(o, finding));
-            }
-        });
-    })
-}
-
-fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
-    o.string("rule", finding.rule.id).string("severity", finding.severity.as_str());
-    o.string("path", &finding.path).string("message", &without_long_words(&finding.message));
-    match &finding.provider_error {
-        Some(error) => o.string("provider_error", &without_long_words(error)),
-        None => o.null("provider_error"),
-    };
-    o.string("fix", &finding.fix);
-    o.array("evidence", |a| put_evidence(a, finding.rule));
-}
-
-/// How a rule is known: by a `url`, or by a `source` that has none.
-pub(crate) fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
-    for source in rule.evidence {
-        a.object(|o| {
-            o.string("kind", source.kind.as_str());
-            match source.url() {
-                Some(url) => o.string("url", url),
-                None => o.string("source", source.at),
-            };
-        });
-    }
 }

@@ -59,27 +59,6 @@ pub(crate) fn masked(text: &str) -> String {
     shown
 }
 
-/// A sentence in which no word is long and unreadable: some clients hide seals in the ids of calls.
-pub(crate) fn without_long_words(text: &str) -> String {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '_' | '-');
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find(is_letter) {
-        let (before, word) = rest.split_at(start);
-        let (word, after) = word.split_at(word.find(|c| !is_letter(c)).unwrap_or(word.len()));
-        shown.push_str(before);
-        // An address is long, and is to be read.
-        if word.len() < LONG || before.ends_with("://") || word.contains("//") {
-            shown.push_str(word);
-        } else {
-            shown.extend(["‹", &size(word.len()), "›"]);
-        }
-        rest = after;
-    }
-    shown.push_str(rest);
-    shown
-}
-
 /// How the string `value` is shown as the member `name` of an object of that `kind`, unless it is shown as it is.
 fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let text = value.text().filter(|text| !text.is_empty())?;

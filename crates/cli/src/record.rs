@@ -5,13 +5,14 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use throughline_codec::without_long_words;
 use throughline_core::{
     Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Thoughts, Tree, json, kind,
     restore_items, unpack,
 };
 
 use crate::failure::Failure;
-use crate::mask::{masks, without_long_words};
+use crate::mask::masks;
 use crate::text::{compact, size};
 
 /// Members whose text people read.

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
-use throughline_codec::{Finding, Mended, Reach, Repair as Repaired, Severity, repair};
-use throughline_core::{Json, Tree, json};
+use throughline_codec::{
+    Finding, Reach, Repair as Repaired, Severity, mended_json, repair, without_long_words,
+};
+use throughline_core::Tree;
 
 use crate::failure::Failure;
-use crate::mask::without_long_words;
 use crate::options::Repair;
 use crate::subject::Subject;
 use crate::{report, session, text};
@@ -28,7 +29,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
         .map_err(|error| subject.bad(error))?;
     if let Some(file) = options.report.as_deref().filter(|file| file.as_os_str() != "-") {
         let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
-        let mut report = json_of(&repaired.mended).bytes().to_vec();
+        let mut report = mended_json(&repaired.mended).bytes().to_vec();
         report.push(b'\n');
         text::write_beside("--report", file, read, &report)?;
     }
@@ -49,7 +50,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
     let left: Vec<&Finding> = left.collect();
     match &options.report {
         Some(file) if file.as_os_str() == "-" => {
-            anstream::eprintln!("{}", json_of(&repaired.mended).as_str());
+            anstream::eprintln!("{}", mended_json(&repaired.mended).as_str());
         }
         Some(_) => {}
         None => tell(&subject, &repaired, &left)?,
@@ -117,16 +118,4 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
         ),
     }
     Ok(())
-}
-
-fn json_of(mended: &[Mended]) -> Json {
-    json::array(|a| {
-        for change in mended {
-            a.object(|o| {
-                o.string("rule", change.rule.id).string("path", &change.path);
-                o.string("message", &without_long_words(&change.message));
-                o.string("change", &without_long_words(&change.what));
-            });
-        }
-    })
 }

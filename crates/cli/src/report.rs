@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 
 use owo_colors::{OwoColorize as _, Style};
-use throughline_codec::{Audit, Finding, Severity, Verdict};
+use throughline_codec::{Audit, Finding, Severity, Verdict, without_long_words};
 use throughline_core::Tree;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::excerpt::{Mark, Source};
-use crate::mask::without_long_words;
 use crate::subject::Subject;
 use crate::text::{count, plain, push_line, wrapped};
 

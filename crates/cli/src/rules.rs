@@ -10,10 +10,9 @@ use comfy_table::{
     presets,
 };
 use owo_colors::OwoColorize as _;
-use throughline_codec::{CODECS, Catalog, Rule, Severity};
+use throughline_codec::{CODECS, Catalog, Rule, Severity, put_evidence};
 use throughline_core::{Json, Name, Origin, Profile, Provider, Target, json};
 
-use crate::audit::put_evidence;
 use crate::failure::Failure;
 use crate::options::{Format, Rules};
 use crate::report::sentence;

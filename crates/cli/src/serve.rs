@@ -95,7 +95,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let upstream: Arc<dyn Upstream> = Arc::new(upstream);
     let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream));
     runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
-    let agents = AgentApi::new(runner);
+    let agents = AgentApi::new(runner).with_archive(Arc::new(journal.clone()));
     let gateway = Gateway {
         replay: Arc::new(replay),
         upstream,

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use owo_colors::{OwoColorize as _, Style};
+pub(crate) use throughline_codec::size;
 use throughline_core::Json;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -200,19 +201,7 @@ pub(crate) fn keep_whole(table: &mut comfy_table::Table, column: usize) {
     }
 }
 
-/// A number of bytes for people: `812 B`, `2.1 KB`.
-pub(crate) fn size(bytes: usize) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "one decimal place is shown")]
-    let bytes_f = bytes as f64;
-    match bytes {
-        0..1000 => format!("{bytes} B"),
-        1000..1_000_000 => format!("{:.1} KB", bytes_f / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes_f / 1e6),
-        1_000_000_000.. => format!("{:.1} GB", bytes_f / 1e9),
-    }
-}
-
-/// The same for what a store counts.
+/// What a store counts, for people.
 pub(crate) fn stored_size(bytes: u64) -> String {
     size(usize::try_from(bytes).unwrap_or(usize::MAX))
 }

@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use owo_colors::{OwoColorize as _, Style};
-use throughline_codec::{Document, codec};
-use throughline_core::{Body, Call, Did, Encoded, Fate, Item, Json, Wire, json};
+use throughline_codec::{Document, codec, fates_json};
+use throughline_core::{Call, Did, Encoded, Fate, Item, Wire};
 
 use crate::failure::Failure;
 use crate::input::{self, Input};
@@ -169,73 +169,5 @@ fn color_of(did: &Did) -> Color {
 
 /// An Item in a few words.
 pub(crate) fn describe(item: &Item) -> String {
-    let short = |text: &str| {
-        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let cut: String = line.chars().take(40).collect();
-        let dots = if line.chars().count() > 40 { "…" } else { "" };
-        text::plain(&format!("{cut}{dots}"))
-    };
-    match &item.body {
-        Body::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
-        Body::Text(text) | Body::Summary { text, .. } => short(text),
-        Body::Thought(thought) if thought.content.is_empty() => "a sealed thought".to_owned(),
-        Body::Thought(thought) => format!("thought: {}", short(&thought.content)),
-        Body::Call(call) => format!("call {}", text::plain(&call.name)),
-        Body::Result(result) => format!("result of {}", text::plain(&result.call.0)),
-        Body::Hosted(hosted) if hosted.is_result => {
-            format!("result of {}", text::plain(&hosted.name))
-        }
-        Body::Hosted(hosted) => format!("hosted {}", text::plain(&hosted.name)),
-        Body::Media(_) => "media".to_owned(),
-        Body::Compaction => "a compaction".to_owned(),
-        Body::Unknown => "something unknown".to_owned(),
-    }
-}
-
-fn fates_json(call: &Call, encoded: &Encoded) -> Json {
-    json::object(|o| {
-        o.string("wire", call.target.origin.wire.as_str());
-        o.string("provider", &call.target.origin.provider).string("model", call.target.model());
-        o.string("path", &encoded.request.path);
-        o.array("fates", |a| {
-            for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
-                a.object(|o| {
-                    o.string("item", &fate.item.0).string("says", &describe(item));
-                    put_did(o, "visible", &fate.visible);
-                    o.array("seals", |a| {
-                        for (seal, did) in item.seals.iter().zip(&fate.seals) {
-                            a.object(|o| {
-                                o.string("format", &seal.format).number("bytes", seal.len() as u64);
-                                o.string("owner", &seal.owner.provider);
-                                put_did(o, "did", did);
-                            });
-                        }
-                    });
-                });
-            }
-        });
-        o.array("warnings", |a| {
-            for warning in &encoded.warnings {
-                a.object(|o| {
-                    o.string("setting", &warning.setting).string("message", &warning.message);
-                });
-            }
-        });
-    })
-}
-
-fn put_did(o: &mut json::Object<'_>, key: &str, did: &Did) {
-    o.string(key, did.word());
-    match did {
-        Did::Kept => {}
-        Did::Restored(evidence) => {
-            o.string(&format!("{key}_evidence"), &evidence.to_string());
-        }
-        Did::Reshaped(how) => {
-            o.string(&format!("{key}_how"), &how.to_string());
-        }
-        Did::Elided(why) => {
-            o.string(&format!("{key}_why"), &why.to_string());
-        }
-    }
+    text::plain(&throughline_codec::describe(item))
 }

@@ -42,6 +42,7 @@ mod responses;
 #[cfg(test)]
 mod rule_checks;
 mod sealed;
+mod told;
 
 use bytes::Bytes;
 use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target, Tree, Wire};
@@ -64,6 +65,9 @@ pub use crate::gemini::Gemini;
 pub use crate::guess::{Guess, guess};
 pub use crate::repair::{Mended, Reach, Repair, recount, repair};
 pub use crate::responses::OpenAiResponses;
+pub use crate::told::{
+    audit_json, describe, fates_json, mended_json, put_evidence, size, without_long_words,
+};
 
 /// The wires that are built in, the most telling first: the order in which a document's wire is guessed.
 pub static CODECS: &[&dyn Codec] = &[

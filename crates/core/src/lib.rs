@@ -7,6 +7,7 @@
 //! A [`RedactionPolicy`] says what people and sinks are not shown of them.
 //! This crate does no I/O, reads no clock and knows no provider.
 
+mod archive;
 mod bounds;
 mod call;
 mod document;
@@ -37,6 +38,7 @@ mod trace_parent;
 mod upstream;
 mod view;
 
+pub use crate::archive::{Archive, Fault, KeyHead, Proven};
 pub use crate::bounds::{OutOfBounds, check_host, within_bounds};
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
 pub use crate::document::{InvalidDocument, Nullable, Opaque};

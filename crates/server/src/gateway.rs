@@ -14,6 +14,7 @@ use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstre
 
 use crate::access::{self, Admission, Keyring};
 use crate::compression;
+use crate::console::assets;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
 use crate::letta::{self, AgentApi, Denied};
@@ -108,6 +109,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         return answered;
     }
     let method = parts.method.as_str().to_owned();
+    if gateway.agents.is_some()
+        && let Some(file) = assets::answer(&method, &path, &parts.headers)
+    {
+        return file;
+    }
     if let Some(agents) = gateway.agents.clone()
         && let Some(found) = letta::find(&method, &path)
     {

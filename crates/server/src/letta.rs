@@ -33,10 +33,10 @@ mod openapi;
 mod own;
 mod project;
 mod query;
-mod reader;
+pub(crate) mod reader;
 mod request;
 mod routes;
-mod runs;
+pub(crate) mod runs;
 mod shapes;
 mod stream;
 mod takes;
@@ -47,8 +47,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_agent::Runner;
-use throughline_core::{LogHead, LogId, Name, Store, Tree};
+use throughline_core::{Archive, LogHead, LogId, Name, Store, Tree};
 
+use crate::console::{self, Summaries};
 use crate::exchange::Caller;
 use crate::gateway::{Answered, Directory, Gateway};
 use crate::operations::Operations;
@@ -67,16 +68,29 @@ const PING: Duration = Duration::from_secs(5);
 
 /// Agents over HTTP.
 pub struct AgentApi {
-    runner: Runner,
-    drives: Arc<Drives>,
-    ping: Duration,
+    pub(crate) runner: Runner,
+    pub(crate) drives: Arc<Drives>,
+    pub(crate) ping: Duration,
+    /// What is kept, for the console to look at.
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) summaries: Summaries,
+    /// Held while the journal is being verified.
+    pub(crate) proving: tokio::sync::Mutex<()>,
 }
 
 impl AgentApi {
     /// Agents that this runner runs.
     pub fn new(runner: Runner) -> Self {
         let drives = Arc::new(Drives::new(runner.clone()));
-        Self { runner, drives, ping: PING }
+        let (summaries, proving) = (Summaries::default(), tokio::sync::Mutex::default());
+        Self { runner, drives, ping: PING, archive: None, summaries, proving }
+    }
+
+    /// The same, with a console that looks into that archive.
+    #[must_use]
+    pub fn with_archive(mut self, archive: Arc<dyn Archive>) -> Self {
+        self.archive = Some(archive);
+        self
     }
 
     /// The same, with a sign of life that often on streams on which nothing happens.
@@ -86,7 +100,7 @@ impl AgentApi {
         self
     }
 
-    fn store(&self) -> &dyn Store {
+    pub(crate) fn store(&self) -> &dyn Store {
         &*self.runner.store
     }
 
@@ -186,12 +200,29 @@ pub(crate) async fn answer(
         Op::AnswerQuestion => own::answer(&asked).await,
         Op::ForkThread => own::fork(&asked).await,
         Op::Rewind => own::rewind(&asked).await,
+        Op::ShowRuns => console::runs::list(&asked).await,
+        Op::ShowRun => console::runs::one(&asked).await,
+        Op::FollowRun => console::events::follow(&asked).await,
+        Op::ShowThreads => console::threads::list(&asked).await,
+        Op::ShowThread => console::threads::one(&asked).await,
+        Op::ThoughtMap => console::map::map(&asked).await,
+        Op::ShowCalls => console::calls::list(&asked).await,
+        Op::ShowCall => console::calls::view(&asked).await,
+        Op::Inbox => console::inbox::list(&asked).await,
+        Op::Decide => console::inbox::decide(&asked).await,
+        Op::ShowJournal => console::journal::head(&asked).await,
+        Op::VerifyJournal => console::journal::verify(&asked).await,
+        Op::ExportJournal => console::journal::export(&asked).await,
+        Op::ShowKeys => console::journal::keys(&asked).await,
+        Op::UsedByHour => console::journal::usage(&asked).await,
+        Op::DoctorRows => Ok(console::doctor::rows(&asked)),
+        Op::Doctor => console::doctor::look(&asked),
     }
 }
 
 impl Asked<'_> {
     /// An id of the path.
-    fn id(&self, place: usize) -> Name {
+    pub(crate) fn id(&self, place: usize) -> Name {
         self.ids.get(place).cloned().unwrap_or_default()
     }
 

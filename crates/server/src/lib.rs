@@ -8,6 +8,7 @@ mod access;
 mod answer;
 mod claimed;
 mod compression;
+mod console;
 mod count;
 mod dialect;
 mod exchange;

@@ -4,6 +4,7 @@
 //! listing, forking, forgetting, expiring, exporting, importing, proving, backing up.
 
 mod api_keys;
+mod archive;
 mod backend;
 mod backups;
 mod chain;

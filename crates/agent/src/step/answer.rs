@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use throughline_core::{
     Body, FinalAnswerEvent, Item, ItemId, Json, MessageEvent, Name, Number, Outcome, Place,
     ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, Stop, SummarizationEvent, ThoughtEvent,
-    ThoughtPhase, ToolCall, Trouble, TurnEvent, TurnPhase, Usage, UsageEvent, json,
+    ThoughtKind, ThoughtPhase, ToolCall, Trouble, TurnEvent, TurnPhase, Usage, UsageEvent, json,
 };
 
 use crate::action::Refusal;
@@ -184,6 +184,7 @@ impl Step {
                     event.id = Some(item.id.0.clone());
                     let sealed: usize = item.seals.iter().map(Seal::len).sum();
                     event.sealed_bytes = u64::try_from(sealed).ok().filter(|sealed| *sealed > 0);
+                    event.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
                     event.agent = Some(agent.clone());
                     self.tell(RunEvent::Thought(event));
                 }
@@ -292,6 +293,13 @@ fn replayed(fates: &Replayed, turn: u64) -> ReplayEvent {
     ]);
     let why: Vec<_> =
         fates.why.iter().map(|(why, count)| (why.clone(), Json::from(*count))).collect();
+    let spans = json::array(|list| {
+        for span in &fates.spans {
+            list.array(|one| {
+                one.string(&span.first).string(&span.did).number(span.count);
+            });
+        }
+    });
     ReplayEvent {
         turn: Some(turn),
         kept: Some(kept),
@@ -300,6 +308,7 @@ fn replayed(fates: &Replayed, turn: u64) -> ReplayEvent {
         elided: (elided > 0).then_some(elided),
         why: (!why.is_empty()).then_some(why),
         seals: (!seals.is_empty()).then_some(seals),
+        fates: (!fates.spans.is_empty()).then_some(spans),
         ..ReplayEvent::default()
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn welcome(config: &Config, address: SocketAddr, store: &str, open: A
     let mut lines = vec![format!("{} {}", "throughline serve".bold(), url.cyan().bold())];
     let file = config.file.as_ref().map(|file| file.display().to_string());
     let file = file.unwrap_or_else(|| "none; everything is as usual".to_owned());
+    lines.push(format!("  {} {url}/", "console  ".dimmed()));
     lines.push(format!("  {} {store}", "store    ".dimmed()));
     lines.push(format!("  {} {file}", "config   ".dimmed()));
     lines.push(format!("  {} {}", "providers".dimmed(), providers(config)));

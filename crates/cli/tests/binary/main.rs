@@ -12,6 +12,7 @@ mod agents;
 mod callers;
 mod commands;
 mod config;
+mod console;
 mod demo;
 mod docs;
 mod doctor;

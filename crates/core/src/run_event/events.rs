@@ -455,6 +455,8 @@ record! {
         "id" => id?: Name,
         /// How many bytes of it are sealed.
         "sealedBytes" => sealed_bytes?: u64,
+        /// Whether the text is the provider's summary, and not the thought itself.
+        "summary" => summary?: bool,
         /// Which agent had it.
         "agent" => agent?: Name,
     }
@@ -524,6 +526,9 @@ record! {
         "why" => why?: Vec<(Name, Json)>,
         /// The seals: the same, counted one by one.
         "seals" => seals?: Vec<(Name, Json)>,
+        /// The same Item by Item, in their order: `[first Item, what happened, to how many from there on]`. Items that are
+        /// neither thoughts nor sealed are not counted.
+        "fates" => fates?: Json,
     }
 }
 

@@ -6,6 +6,7 @@ use throughline_core::{
     RedactionPolicy, RunEvent, UserQuestionResolution, UserQuestionStatus, json, unpack,
 };
 
+use crate::console::inbox;
 use crate::gateway::Answered;
 use crate::letta::denied::Denied;
 use crate::letta::messages::{known, may_ask, rewind as rewind_thread};
@@ -189,7 +190,7 @@ pub(crate) async fn answer(asked: &Asked<'_>) -> Told {
     let resolution = UserQuestionResolution::parse(&resolution);
     let resolution = resolution.map_err(|error| Denied::new(422, error.to_string()))?;
     asked.api.drives.hand().tell(tenant, &pending.log, Word::Answer(resolution)).await?;
-    asked.api.drives.drive(tenant, &pending.log);
+    inbox::drive(asked, &pending.log).await?;
     let state = asked.api.runner.state(tenant, &pending.log).await?;
     let questions = state.smart.pending_user_questions.iter().flatten();
     let told = questions.into_iter().find(|question| question.id == id);

@@ -84,6 +84,23 @@ ops! {
     AnswerQuestion "POST" "/v1/throughline/questions/{question}" "Answers a question.";
     ForkThread "POST" "/v1/throughline/threads/{thread}/fork" "A thread that shares another one's history up to a record.";
     Rewind "POST" "/v1/throughline/threads/{thread}/rewind" "Lets a thread go on from an earlier record.";
+    ShowRuns "GET" "/v1/throughline/runs" "The runs in a few numbers each, the newest first.";
+    ShowRun "GET" "/v1/throughline/runs/{run}" "How a run stands, and how near it is to its limits.";
+    FollowRun "GET" "/v1/throughline/runs/{run}/events/stream" "Follows the events of a run from any event on.";
+    ShowThreads "GET" "/v1/throughline/threads" "The threads, the newest first.";
+    ShowThread "GET" "/v1/throughline/threads/{thread}" "A thread with its runs and calls.";
+    ThoughtMap "GET" "/v1/throughline/threads/{thread}/map" "Which model thought what on a thread, and where it went back.";
+    ShowCalls "GET" "/v1/throughline/calls" "The newest calls through the gateway.";
+    ShowCall "GET" "/v1/throughline/calls/{call}/view" "The story of a call, for people: without the usual secrets.";
+    Inbox "GET" "/v1/throughline/inbox" "All that waits for a person.";
+    Decide "POST" "/v1/throughline/approvals/{approval}" "Allows a call of a tool, or does not.";
+    ShowJournal "GET" "/v1/throughline/journal" "Who signs the journal, and the signed heads of its chains.";
+    VerifyJournal "POST" "/v1/throughline/journal/verify" "Proves the journal.";
+    ExportJournal "GET" "/v1/throughline/journal/export" "Threads as lines of JSON, without the usual secrets.";
+    ShowKeys "GET" "/v1/throughline/keys" "The keys, by what they may do.";
+    UsedByHour "GET" "/v1/throughline/usage/hours" "What was used, hour by hour.";
+    DoctorRows "GET" "/v1/throughline/doctor" "The wires and providers that the doctor knows.";
+    Doctor "POST" "/v1/throughline/doctor" "The audit, the repair and the translation of a request.";
 }
 
 /// All of them.

@@ -63,6 +63,36 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
                 ("limit", "integer", "The most that are told."),
             ],
         ),
+        Op::ShowRuns => (
+            false,
+            &[
+                ("search", "string", "Words of the title, an id or a model."),
+                ("status", "string", "How the runs stand."),
+                ("model", "string", "A model that was asked."),
+                ("after", "string", "The `next` of the page before."),
+                ("limit", "integer", "The most that are told."),
+            ],
+        ),
+        Op::ShowThreads => (
+            false,
+            &[
+                ("search", "string", "Words of the title, or an id."),
+                ("after", "string", "The `next` of the page before."),
+                ("limit", "integer", "The most that are told."),
+            ],
+        ),
+        Op::ShowCalls => (
+            false,
+            &[
+                ("search", "string", "Words of what is told of a call."),
+                ("limit", "integer", "The most that are told."),
+            ],
+        ),
+        Op::FollowRun => {
+            (false, &[("after", "integer", "The number of the last event that is known.")])
+        }
+        Op::Inbox => (false, &[("run", "string", "The run.")]),
+        Op::ExportJournal => (false, &[("thread", "array", "The threads; all without any.")]),
         Op::Questions => (false, &[("run_id", "string", "The run.")]),
         Op::Snapshot => (false, &[("tag", "string", "A word of one's own for it.")]),
         _ => (false, &[]),
@@ -133,6 +163,20 @@ pub(crate) fn body(op: Op) -> &'static [Takes] {
             ("cancelled", "boolean", "Whether nobody answers."),
             ("answeredBy", "string", "Who answers."),
             ("notes", "string", "What else there is to say."),
+        ],
+        Op::Decide => &[
+            ("approved", "boolean", "Whether the tool may run."),
+            ("args", "object", "Other arguments, in place of the model's."),
+            ("comment", "string", "What the model is told, where it may not."),
+            ("decided_by", "string", "Who decides."),
+        ],
+        Op::Doctor => &[
+            ("request", "string", "The request, as a text or as it is."),
+            ("wire", "string", "The wire; guessed without it."),
+            ("provider", "string", "Whom it goes to; guessed without it."),
+            ("model", "string", "The model, where the request does not name it."),
+            ("to_provider", "string", "To whom it is to be said as well."),
+            ("to_model", "string", "The model that is asked there."),
         ],
         Op::ForkThread => &[("at", "integer", "The last record that is shared.")],
         Op::Rewind => &[("to", "integer", "The last record that still holds.")],

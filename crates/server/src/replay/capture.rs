@@ -123,7 +123,7 @@ fn batch(
     let log = append.log.clone();
     let whose = json::object(|o| {
         o.number("v", 1);
-        o.number("turn", turns_before(turn) as u64);
+        o.number("turn", turns_before(turn) as u64).string("call", &turn.node.0);
         o.maybe_string("user", turn.conversation.end_user.as_deref());
         if let Some(story) = turn.story {
             o.raw(STORY, &story.account());

@@ -1,6 +1,7 @@
 //! The agent API before plain callers and Letta's own clients.
 
 mod agents;
+mod console;
 mod conversations;
 mod decisions;
 mod messages;

@@ -292,10 +292,12 @@ impl Scene {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (ran, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
-        let (noted, held) = (Arc::clone(&ran), Arc::clone(&gate));
+        let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&gate), journal.clone());
         let opening = Opening {
             keyring: Arc::new(Keys),
-            agents: Some(Box::new(move |store| agents(store, &noted, held))),
+            agents: Some(Box::new(move |store| {
+                agents(store, &noted, held).with_archive(Arc::new(archive))
+            })),
             ..Opening::of(ReplayMode::Repair)
         };
         // Nobody asks the providers.

@@ -8,7 +8,7 @@ use throughline_server::routes;
 use crate::letta::scene::{Scene, said};
 
 /// The routes that name nothing of anybody's, and what another tenant hears of them.
-const OPEN: [(&str, &str, &str); 11] = [
+const OPEN: [(&str, &str, &str); 22] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -20,6 +20,17 @@ const OPEN: [(&str, &str, &str); 11] = [
     ("GET", "/v1/conversations/", "[]"),
     ("GET", "/v1/throughline/questions", "[]"),
     ("POST", "/v1/throughline/snapshots", "`version` is missing"),
+    ("GET", "/v1/throughline/runs", r#""runs":[]"#),
+    ("GET", "/v1/throughline/threads", r#""threads":[]"#),
+    ("GET", "/v1/throughline/calls", r#""calls":[]"#),
+    ("GET", "/v1/throughline/inbox", r#""waiting":[]"#),
+    ("GET", "/v1/throughline/journal", "signature"),
+    ("POST", "/v1/throughline/journal/verify", "intact"),
+    ("GET", "/v1/throughline/journal/export", "throughline-export"),
+    ("GET", "/v1/throughline/keys", r#""keys":[]"#),
+    ("GET", "/v1/throughline/usage/hours", r#""hours":[]"#),
+    ("GET", "/v1/throughline/doctor", "anthropic-messages"),
+    ("POST", "/v1/throughline/doctor", "paste one"),
 ];
 
 /// A body that each of the routes takes that need one.
@@ -32,6 +43,7 @@ fn body_of(path: &str) -> Value {
             said("Hello")
         }
         _ if path.ends_with("/rewind") => json!({"to": 0}),
+        _ if path.contains("/approvals/") => json!({"approved": true}),
         _ if path.contains("/questions/") => json!({"answers": {}}),
         _ if path.contains("/tools/approval/") => json!({"requires_approval": true}),
         _ => json!({}),
@@ -50,6 +62,17 @@ async fn no_route_shows_another_tenant_anything() {
     let question = question[0]["id"].as_str().unwrap().to_owned();
     let made = scene.ask("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
     let conversation = made["id"].as_str().unwrap();
+    let mailing = scene.agent(&json!({})).await;
+    scene.say(&mailing, "Send a mail.").await;
+    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let waiting = inbox["waiting"].as_array().unwrap();
+    let approval = waiting.iter().find(|one| one["kind"] == "approval").unwrap()["id"].as_str();
+    let approval = approval.unwrap().to_owned();
+    // Nobody answers it, and it is told all the same.
+    let question_of = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]});
+    scene.send("us", "POST", "/v1/messages", &question_of).await;
+    let calls = scene.ask("GET", "/v1/throughline/calls", &json!(null)).await;
+    let call = calls["calls"][0]["id"].as_str().unwrap();
     let ids = [
         ("{agent}", &*agent),
         ("{run}", run),
@@ -58,6 +81,8 @@ async fn no_route_shows_another_tenant_anything() {
         ("{thread}", &agent),
         ("{tool}", "get_weather"),
         ("{block}", "human"),
+        ("{call}", call),
+        ("{approval}", &approval),
     ];
     let mut tried = BTreeSet::new();
     for route in routes() {
@@ -77,7 +102,7 @@ async fn no_route_shows_another_tenant_anything() {
                 let (_, _, words) = known.unwrap_or_else(|| panic!("{path} is not tried here"));
                 assert!(answer.contains(words), "{} {path}: {answer}", route.method);
             }
-            for id in [&*agent, run, conversation, &question] {
+            for id in [&*agent, run, conversation, &question, &approval, call] {
                 let is_echo = status == 404;
                 assert!(is_echo || !answer.contains(id), "{path} tells of {id}: {answer}");
             }

@@ -1,0 +1,340 @@
+//! The console in a real browser: Debian's Chromium, driven over WebDriver. What it needs is installed by `scripts/ui` and
+//! `scripts/browser`; where that is absent, the tests pass, and say so.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `driver.rs` | the browser |
+//! | `stage.rs`, `story.toml` | what the pages are about: stories that simulators tell |
+//! | `proxy.rs` | a way to the gateway that can be cut, and a model that speaks when it is told to |
+//! | `hostile.rs` | texts that want to be more than texts |
+//! | `long.rs` | runs with a hundred events and with ten thousand |
+
+mod driver;
+mod hostile;
+mod long;
+mod proxy;
+mod stage;
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use throughline_testkit::{skip, workspace_root};
+
+use self::driver::Browser;
+use self::proxy::Says;
+use self::stage::{Played, Stage, named};
+
+/// The browser and axe; nothing where they are not installed.
+fn browser() -> Option<(Browser, String)> {
+    let axe = std::fs::read_to_string(workspace_root().join("ui/node_modules/axe-core/axe.min.js"));
+    let found = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
+    if found.is_none() {
+        skip("the console in Chromium: run scripts/ui and scripts/browser first");
+    }
+    found
+}
+
+/// Nothing but that was complained about.
+fn only_complains(browser: &Browser, allowed: &str) {
+    let others: Vec<String> =
+        browser.complaints().into_iter().filter(|line| !line.contains(allowed)).collect();
+    assert!(others.is_empty(), "{others:#?}");
+}
+
+fn complains_not(browser: &Browser) {
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+#[test]
+fn console_in_chromium() {
+    let Some((browser, axe)) = browser() else { return };
+    let stage = Stage::set("console");
+    let played = stage.play();
+    browser.open(&stage.page("runs"));
+    browser.reads("Ship version 2.4.0 of checkout");
+    screens(&browser, &stage, &played, &axe);
+    watches(&browser, &stage);
+    decides(&browser, &stage);
+    looks(&browser, &stage, &played);
+    types(&browser, &stage);
+    fits(&browser, &stage, &played);
+    complains_not(&browser);
+    hostile::stay_texts(&browser, &stage);
+    long::open_as_quickly(&browser, &stage);
+    complains_not(&browser);
+    signs_in(&browser, &stage);
+}
+
+/// The pages, by the names of their pictures.
+fn pages(played: &Played) -> Vec<(&'static str, String)> {
+    vec![
+        ("runs", "runs".to_owned()),
+        ("timeline", format!("run/{}", played.trip)),
+        ("timeline-release", format!("run/{}", played.release)),
+        ("timeline-gate", format!("run/{}", played.gate)),
+        ("timeline-sealed", format!("run/{}", played.sealed)),
+        ("threads", "threads".to_owned()),
+        ("thread", format!("thread/{}", played.thread)),
+        ("map", format!("map/{}", played.thread)),
+        ("map-gateway", format!("map/{}", played.conversation)),
+        ("calls", "calls".to_owned()),
+        ("replay", format!("call/{}", played.call)),
+        ("inbox", "inbox".to_owned()),
+        ("journal", "journal".to_owned()),
+        ("usage", "usage".to_owned()),
+        ("doctor", "doctor".to_owned()),
+    ]
+}
+
+/// Every page in both themes: no serious violation of accessibility, and a picture where one is wanted.
+fn screens(browser: &Browser, stage: &Stage, played: &Played, axe: &str) {
+    let folder = std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from);
+    for theme in ["light", "dark"] {
+        browser.run(&format!("localStorage.setItem('throughline.theme', '{theme}')"));
+        for (name, place) in pages(played) {
+            browser.open("about:blank");
+            browser.open(&stage.page(&place));
+            settle(browser, name);
+            seriously(browser, axe, &format!("{name}, {theme}"));
+            if let Some(folder) = &folder {
+                browser.wait("document.fonts.status === 'loaded'");
+                let picture = STANDARD.decode(browser.picture()).unwrap();
+                std::fs::write(folder.join(format!("{name}-{theme}.png")), picture).unwrap();
+            }
+        }
+    }
+    browser.run("localStorage.removeItem('throughline.theme')");
+    complains_not(browser);
+}
+
+/// Waits until a page shows what it is about.
+fn settle(browser: &Browser, name: &str) {
+    browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
+    match name {
+        "timeline" => {
+            browser.reads("Final answer");
+            browser.wait("document.querySelector('.row.thought .seal.intact')");
+        }
+        "timeline-release" => browser.reads("waits for approval"),
+        "timeline-gate" => browser.reads("in no thread"),
+        "timeline-sealed" => browser.reads("sealed by provider"),
+        "journal" => {
+            browser.click("Verify every link, content and signature");
+            browser.reads("The journal is intact");
+        }
+        "doctor" => {
+            browser.click("Use an example");
+            browser.click("Look at it");
+            browser.reads("It would be refused");
+        }
+        _ => {}
+    }
+}
+
+/// axe finds nothing serious.
+fn seriously(browser: &Browser, axe: &str, place: &str) {
+    browser.run(&format!("{axe}; return true"));
+    let found = browser.wait(
+        "(window.axed ??= axe.run(document, {resultTypes: ['violations']}).then((result) => { window.axeResult = result.violations; }), window.axeResult)",
+    );
+    let grave = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| matches!(one["impact"].as_str(), Some("serious" | "critical")));
+    let grave: Vec<Value> = grave
+        .map(|one| json!({"rule": one["id"], "nodes": one["nodes"].as_array().unwrap().iter().take(3).map(|node| node["html"].clone()).collect::<Vec<_>>(), "why": one["nodes"][0]["failureSummary"]}))
+        .collect();
+    assert!(grave.is_empty(), "{place}: {grave:#?}");
+}
+
+/// A run is opened while it streams; its connection is cut, and it catches up without a gap or a duplicate.
+fn watches(browser: &Browser, stage: &Stage) {
+    let agent = json!({"name": "Slow", "model": "slow/deepseek-chat"});
+    let agent = stage.said("POST", "/v1/agents/", &agent);
+    let path = format!("/v1/agents/{}/messages/async", agent["id"].as_str().unwrap());
+    let run = stage.said("POST", &path, &json!({"input": "Count slowly, please"}));
+    let run = run["id"].as_str().unwrap();
+    let words = |from: u32, to: u32| (from..to).map(|n| format!("number {n} ")).collect::<String>();
+    stage.slow.say(Says::Thought("I count them one by one, as I was asked to do. ".to_owned()));
+    stage.slow.say(Says::Text(words(0, 20)));
+    browser.open(&stage.page(&format!("run/{run}")));
+    browser.reads("I count them one by one");
+    browser.reads("number 17");
+    browser.wait("document.querySelector('.connection.live')");
+    complains_not(browser);
+    stage.proxy.cut();
+    browser.wait("document.querySelector('.connection.lost')");
+    for part in 2..6 {
+        stage.slow.say(Says::Text(words(part * 10, part * 10 + 10)));
+    }
+    stage.proxy.mend();
+    browser.wait("document.querySelector('.connection.live')");
+    browser.reads("number 57");
+    let shown = "[...document.querySelectorAll('.row.message.own .words')].map((one) => one.innerText).join('')";
+    let seen = browser.run(&format!("return {shown}"));
+    let seen = seen.as_str().unwrap().trim().to_owned();
+    assert!(words(0, 60).starts_with(&seen), "a gap or a duplicate: {seen}");
+    stage.slow.say(Says::Text(words(60, 70)));
+    stage.slow.say(Says::End);
+    browser.reads("complete");
+    browser.reads("Final answer");
+    assert_eq!(browser.run(&format!("return {shown}")), words(0, 70).trim());
+    only_complains(browser, "net::ERR_");
+}
+
+/// Calls of a tool are approved, edited and rejected; a question is answered.
+fn decides(browser: &Browser, stage: &Stage) {
+    let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
+    let begin = |words: &str| {
+        let sim = ["--model", "sim/claude-sonnet-4-5", "--tool", "send=cat", "--approve", "send"];
+        named(&stage.run(agent, &[&[words], &sim[..]].concat()).err, "run_")
+    };
+    let resume = |run: &str| stage.does(&["resume", run, "--tool", "send=cat"]).err;
+    let runs = ["Approve this", "Edit this", "Reject this"].map(begin);
+    browser.open(&stage.page("inbox"));
+    let within = |words: &str, what: &str| {
+        format!(
+            "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{words}'))?.querySelector('{what}')"
+        )
+    };
+    let press = |words: &str, button: &str| {
+        browser.wait(&format!(
+            "(() => {{ const card = [...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{words}')); \
+             const found = [...card.querySelectorAll('button')].find((one) => one.innerText === '{button}'); found.click(); return true; }})()"
+        ));
+    };
+    press("Approve this", "Approve");
+    browser.reads("send may run.");
+    let args = stage.does(&["narrate", &runs[0]]).out;
+    assert!(args.contains("console approved the tool send"), "{args}");
+    assert!(resume(&runs[0]).contains("← send"));
+    press("Edit this", "Edit");
+    browser.wait(&within("Edit this", "textarea"));
+    browser.fill("textarea", r#"{"input": "edited by a person"}"#);
+    press("Edit this", "Approve the edited call");
+    browser.reads("send runs with your arguments.");
+    let told = resume(&runs[1]);
+    assert!(told.contains("edited by a person"), "{told}");
+    press("Reject this", "Reject");
+    browser.wait(&within("Reject this", "input"));
+    browser.fill(".card input[type=text]", "not on a Friday");
+    press("Reject this", "Reject the call");
+    browser.reads("send may not run.");
+    resume(&runs[2]);
+    for (run, words) in [(&runs[1], "edited by a person"), (&runs[2], "not on a Friday")] {
+        browser.open(&stage.page(&format!("run/{run}")));
+        browser.reads(words);
+        browser.reads("by console");
+    }
+    browser.open(&stage.page("inbox"));
+    browser.reads("How should the table be migrated?");
+    browser.wait("[...document.querySelectorAll('.option pre')].some((one) => one.innerText.includes('ALTER TABLE'))");
+    for option in ["Copy and swap", "Support", "On call"] {
+        browser.wait(&format!(
+            "(() => {{ const found = [...document.querySelectorAll('.option')].find((one) => one.querySelector('strong').innerText === '{option}'); found.querySelector('input').click(); return true; }})()"
+        ));
+    }
+    press("How should the table be migrated?", "Answer");
+    browser.reads("The answer is with the agent.");
+    browser.open(&stage.page("runs"));
+    browser.click("Migrate the orders table");
+    browser.reads("answered by console");
+    browser.reads("Copy and swap");
+    browser.reads("Support, On call");
+    browser.reads("I copy the table in batches");
+    complains_not(browser);
+}
+
+/// A replay view is read, the journal verified, a request looked at, and the theme switched.
+fn looks(browser: &Browser, stage: &Stage, played: &Played) {
+    browser.open(&stage.page(&format!("call/{}", played.call)));
+    browser.reads("What became of each part");
+    browser.reads("restored");
+    browser.wait("document.querySelectorAll('.difference .plus').length > 1");
+    browser.open(&stage.page("doctor"));
+    browser.click("Use an example");
+    browser.run("const to = [...document.querySelectorAll('select')][1]; to.value = 'gemini'; to.dispatchEvent(new Event('change', {bubbles: true}))");
+    browser.click("Look at it");
+    browser.reads("It would be refused");
+    browser.reads("Provider says".to_uppercase().as_str());
+    browser.wait("document.querySelector('.difference')");
+    browser.reads("at gemini");
+    browser.open(&stage.page("journal"));
+    browser.click("Verify every link, content and signature");
+    browser.reads("The journal is intact");
+    browser.click("Dark");
+    browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(15, 20, 20)'");
+    browser.click("Light");
+    browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(247, 248, 248)'");
+    browser.click("Auto");
+    complains_not(browser);
+}
+
+/// With the keyboard alone: past the menu, to another page, into the search, to the list of keys and back, and into a run.
+fn types(browser: &Browser, stage: &Stage) {
+    const TAB: &str = "\u{e004}";
+    const ENTER: &str = "\u{e007}";
+    const ESCAPE: &str = "\u{e00c}";
+    browser.open("about:blank");
+    browser.open(&stage.page("runs"));
+    browser.reads("Ship version 2.4.0 of checkout");
+    browser.press(&[TAB]);
+    browser.wait("document.activeElement.innerText === 'Skip to the content'");
+    browser.press(&[ENTER]);
+    browser.wait("document.activeElement.id === 'main'");
+    browser.press(&["g", "i"]);
+    browser.wait("location.hash === '#/inbox'");
+    browser.press(&["g", "r"]);
+    browser.wait("location.hash === '#/runs'");
+    browser.press(&["?"]);
+    browser.wait("document.querySelector('dialog[open]')");
+    browser.press(&[ESCAPE]);
+    browser.wait("!document.querySelector('dialog[open]')");
+    browser.press(&["/"]);
+    browser.wait("document.activeElement.type === 'search'");
+    browser.press(&["t", "r", "a", "i", "n"]);
+    browser.wait("document.querySelectorAll('tbody tr').length === 1");
+    browser.press(&[TAB, TAB, TAB]);
+    browser.wait("document.activeElement.matches('td a') && getComputedStyle(document.activeElement).outlineStyle !== 'none'");
+    browser.press(&[ENTER]);
+    browser.wait("location.hash.startsWith('#/run/')");
+    browser.reads("a night train from Munich");
+    complains_not(browser);
+}
+
+/// Every page fits into 360 pixels.
+fn fits(browser: &Browser, stage: &Stage, played: &Played) {
+    browser.size(360, 740);
+    for (name, place) in pages(played) {
+        browser.open(&stage.page(&place));
+        browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
+        let wide = browser.run("const main = document.querySelector('main'); return Math.max(document.documentElement.scrollWidth, main.scrollWidth)");
+        assert!(wide.as_u64().unwrap() <= 360, "{name} is {wide} wide");
+    }
+    browser.size(1280, 900);
+    complains_not(browser);
+}
+
+/// Once there is a key, nobody gets in without one.
+fn signs_in(browser: &Browser, stage: &Stage) {
+    let key = stage.kept.json(&["keys", "create", "--label", "console"]);
+    browser.open("about:blank");
+    // It is noticed within a second.
+    browser.open(&stage.page("runs"));
+    browser.wait("document.querySelector('input[name=key]')");
+    browser.fill("input[name=key]", "tl_nothing");
+    browser.click("Sign in");
+    browser.reads("That is no key of this gateway");
+    browser.fill("input[name=key]", key["key"].as_str().unwrap());
+    browser.click("Sign in");
+    browser.reads("Ship version 2.4.0 of checkout");
+    browser.open(&stage.page("usage"));
+    browser.reads("console");
+    browser.click("Sign out");
+    browser.wait("document.querySelector('input[name=key]')");
+    only_complains(browser, "401");
+}

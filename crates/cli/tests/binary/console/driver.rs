@@ -1,0 +1,190 @@
+//! A browser, driven over WebDriver: Debian's Chromium and its driver, spoken with in plain HTTP.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::serving::said_at;
+
+/// How long something may take to be seen, in milliseconds.
+const PATIENCE: u64 = 30_000;
+
+/// A browser with one window.
+pub(crate) struct Browser {
+    driver: Child,
+    address: String,
+    session: String,
+}
+
+impl Browser {
+    /// Starts one; nothing where there is no driver.
+    pub(crate) fn start() -> Option<Self> {
+        let driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut driver = driver.ok()?;
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
+        });
+        let address = format!("127.0.0.1:{}", port.expect("chromedriver tells its port"));
+        let mut browser = Self { driver, address, session: String::new() };
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            "--lang=en",
+        ];
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "timeouts": {"script": 2 * PATIENCE, "pageLoad": PATIENCE},
+        }}});
+        let begun = browser.ask("POST", "/session", &wanted);
+        browser.session = begun["sessionId"].as_str().unwrap().to_owned();
+        browser.size(1280, 900);
+        Some(browser)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let headers = "content-type: application/json\r\n";
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let said = said_at(&self.address, method, path, headers, &body);
+        let (_, answer) = said.split_once("\r\n\r\n").unwrap();
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        let value = answer["value"].clone();
+        assert!(value["error"].is_null(), "{method} {path}: {value:#}");
+        value
+    }
+
+    fn command(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.ask(method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    /// Makes the window that large.
+    pub(crate) fn size(&self, width: u32, height: u32) {
+        let screen =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.cdp("Emulation.setDeviceMetricsOverride", &screen);
+    }
+
+    fn cdp(&self, command: &str, parameters: &Value) {
+        let body = json!({"cmd": command, "params": parameters});
+        self.command("POST", "/goog/cdp/execute", &body);
+    }
+
+    /// Opens an address.
+    pub(crate) fn open(&self, url: &str) {
+        self.command("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// What a script returns.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.command("POST", "/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// Waits until an expression is true, and gives its value.
+    pub(crate) fn wait(&self, expression: &str) -> Value {
+        let script = format!(
+            "const done = arguments[arguments.length - 1];
+            const end = Date.now() + {PATIENCE};
+            const look = async () => {{
+                let value = null;
+                try {{ value = await ({expression}); }} catch (error) {{ value = null; }}
+                if (value) done(value);
+                else if (Date.now() > end) done(null);
+                else setTimeout(look, 20);
+            }};
+            look();"
+        );
+        let found = self.command("POST", "/execute/async", &json!({"script": script, "args": []}));
+        if found.is_null() {
+            let text = self.run("return document.body.innerText");
+            let page = text.as_str().unwrap_or_default();
+            panic!("this never was true: {expression}\non this page:\n{page}");
+        }
+        found
+    }
+
+    /// Waits until the page says that.
+    pub(crate) fn reads(&self, words: &str) {
+        self.wait(&format!("document.body.innerText.includes({})", json!(words)));
+    }
+
+    /// Clicks what has that accessible name, once it is there: a button, a link, an option.
+    pub(crate) fn click(&self, name: &str) {
+        let found = self.wait(&named(name));
+        self.on(&found, "click", &json!({}));
+    }
+
+    /// Types into the field that is found so.
+    pub(crate) fn fill(&self, field: &str, text: &str) {
+        let found = self.wait(&format!("document.querySelector({})", json!(field)));
+        self.on(&found, "clear", &json!({}));
+        self.on(&found, "value", &json!({ "text": text }));
+    }
+
+    fn on(&self, element: &Value, act: &str, body: &Value) {
+        let id = element.as_object().and_then(|element| element.values().next());
+        let id = id.and_then(Value::as_str).expect("an element");
+        self.command("POST", &format!("/element/{id}/{act}"), body);
+    }
+
+    /// Presses keys one after the other, wherever the focus is.
+    pub(crate) fn press(&self, keys: &[&str]) {
+        let acts = keys.iter().flat_map(|key| {
+            [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
+        });
+        let acts: Vec<Value> = acts.collect();
+        let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": acts}]});
+        self.command("POST", "/actions", &body);
+    }
+
+    /// What the browser complained about since somebody last asked.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.command("POST", "/se/log", &json!({"type": "browser"}));
+        let lines = log.as_array().unwrap().iter();
+        let lines = lines.filter(|line| line["level"] == "SEVERE");
+        lines.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// A picture of the window, as base64.
+    pub(crate) fn picture(&self) -> String {
+        self.command("GET", "/screenshot", &json!(null)).as_str().unwrap().to_owned()
+    }
+}
+
+/// A script that finds what has that accessible name.
+fn named(name: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('button, a, label, summary')].find((one) => \
+         !one.disabled && (one.getAttribute('aria-label') ?? one.innerText).trim() === {})",
+        json!(name)
+    )
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The browser goes with its session, also where a test has failed: then nobody may fail once more.
+        if let Ok(mut stream) = TcpStream::connect(&self.address) {
+            let path = format!("/session/{}", self.session);
+            let request = format!(
+                "DELETE {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                self.address
+            );
+            drop(stream.write_all(request.as_bytes()));
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+        drop(self.driver.kill());
+        drop(self.driver.wait());
+    }
+}

@@ -1,0 +1,162 @@
+//! Texts that want to be more than texts: in the browser nothing of them runs, and at the terminal nothing of them escapes.
+
+use serde_json::{Value, json};
+use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant, pack};
+use throughline_store::{Options, about_item};
+
+use crate::console::driver::Browser;
+use crate::console::stage::{Stage, named};
+
+/// A hundred of them. Each says that it ran, if it ever does.
+fn texts() -> Vec<String> {
+    let ran = "window.__ran=1";
+    let seeds = [
+        format!("<script>{ran}</script>"),
+        format!("</script><script>{ran}</script>"),
+        format!("<img src=x onerror=\"{ran}\">"),
+        format!("<svg onload=\"{ran}\">"),
+        format!("<svg><script>{ran}</script></svg>"),
+        format!("<iframe srcdoc=\"<script>parent.{ran}</script>\"></iframe>"),
+        format!("<a href=\"javascript:{ran}\">press me</a>"),
+        format!("[press me](javascript:{ran})"),
+        format!("![x](x\" onerror=\"{ran})"),
+        format!("<details open ontoggle=\"{ran}\">"),
+        format!("<input autofocus onfocus=\"{ran}\">"),
+        format!("<body onload=\"{ran}\">"),
+        format!("<style>@import 'javascript:{ran}';</style>"),
+        "<meta http-equiv=\"refresh\" content=\"0;url=https://example.com\">".to_owned(),
+        "<base href=\"https://example.com/\">".to_owned(),
+        format!("<object data=\"data:text/html,<script>{ran}</script>\"></object>"),
+        format!("\"><script>{ran}</script>"),
+        format!("'-{ran}-'"),
+        format!("{{{{constructor.constructor('{ran}')()}}}}"),
+        format!("${{{ran}}}"),
+        format!("<template><script>{ran}</script></template>"),
+        format!("<math><mi xlink:href=\"javascript:{ran}\">x</mi></math>"),
+        format!("data:text/html,<script>{ran}</script>"),
+        "\u{1b}[31mred\u{1b}[0m \u{1b}[2J\u{1b}[H".to_owned(),
+        "\u{1b}]0;a title\u{7} \u{1b}]8;;https://example.com\u{7}link\u{1b}]8;;\u{7}".to_owned(),
+        "\u{1b}]52;c;c2VjcmV0\u{7}".to_owned(),
+        "\u{9b}31m and \u{9d}0;title\u{9c}".to_owned(),
+        "\u{1b}P1$r\u{1b}\\ \u{1b}[6n \u{1b}[>c".to_owned(),
+        "one\rtwo\u{8}\u{8}\u{8}three\u{b}\u{c}\u{7f}\u{0}".to_owned(),
+        "\u{202e}gnp.exe\u{202c} \u{2066}isolated\u{2069} \u{200f}\u{200e}\u{61c}".to_owned(),
+        "\u{2028}\u{2029}\u{feff}\u{200b}".to_owned(),
+        format!("{}<script>{ran}</script>", "x".repeat(200_000)),
+        "\n".repeat(5_000),
+        "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}".repeat(300),
+        "Z\u{351}\u{36b}\u{343}\u{36a}\u{302}a\u{321}\u{34a}".repeat(400),
+    ];
+    let wrappings: [fn(&str) -> String; 3] = [
+        |text| text.to_owned(),
+        |text| format!("# Title\n\n- {text}\n"),
+        |text| format!("```html\n{text}\n```"),
+    ];
+    let all = wrappings.iter().flat_map(|wrap| seeds.iter().map(move |seed| wrap(seed)));
+    all.take(100).collect()
+}
+
+/// As thought, tool result, message and title: no script runs, nothing becomes an element, and no escape reaches the terminal.
+pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
+    let texts = texts();
+    assert_eq!(texts.len(), 100);
+    let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
+    std::fs::write(stage.kept.file("hostile.txt"), texts.join("\n")).unwrap();
+    let arguments =
+        [&*texts[0], "--model", "sim/claude-sonnet-4-5", "--tool", "read=cat hostile.txt"];
+    let ran = stage.run(agent, &arguments);
+    is_plain(&ran.out);
+    is_plain(&ran.err);
+    let run = named(&ran.err, "run_");
+    write(stage, &run, &texts);
+    browser.open(&stage.page(&format!("run/{run}")));
+    browser.reads("complete");
+    // All of it is looked at: down to the end, window by window.
+    let mut at = -1;
+    loop {
+        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight; return String(Math.round(box.scrollTop)); })()");
+        let next: i64 = place.as_str().unwrap().parse().unwrap();
+        if next == at {
+            break;
+        }
+        at = next;
+        browser.wait("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
+        untouched(browser);
+    }
+    browser.open(&stage.page("runs"));
+    browser.wait("document.querySelectorAll('tbody tr').length >= 100");
+    untouched(browser);
+    browser.open(&stage.page("thread/thread_hostile"));
+    browser.wait("document.querySelectorAll('tbody tr').length >= 100");
+    untouched(browser);
+    for command in [
+        vec!["narrate", &*run],
+        vec!["items", "thread_hostile"],
+        vec!["runs", "--limit", "200"],
+        vec!["threads"],
+    ] {
+        let ran = stage.does(&command);
+        is_plain(&ran.out);
+        is_plain(&ran.err);
+    }
+}
+
+/// Nothing ran, and the page has no element but its own.
+fn untouched(browser: &Browser) {
+    let found = browser.run(
+        "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
+         return { ran: window.__ran ?? null, odd: [...odd].map((one) => one.outerHTML.slice(0, 200)), hidden: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069\\u061c\\u200e\\u200f]/.test(document.querySelector('main').textContent) }",
+    );
+    assert_eq!(found, json!({"ran": null, "odd": [], "hidden": false}));
+}
+
+/// Nothing that a terminal would take for more than a letter.
+fn is_plain(said: &str) {
+    let odd = said.chars().find(|letter| {
+        (letter.is_control() && !matches!(letter, '\n' | '\t'))
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+    });
+    assert_eq!(odd, None, "{:?}", said.chars().take(400).collect::<String>());
+}
+
+/// The texts as thoughts, results and messages of the run, and as titles of a hundred others.
+fn write(stage: &Stage, run: &str, texts: &[String]) {
+    let thread = LogId::from("thread_hostile");
+    let mut events: Vec<Value> = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let id = format!("hostile.{number}");
+        events.push(json!({"type": "thought", "phase": "end", "turn": 1, "text": text, "id": id}));
+        events.push(json!({"type": "tool_call", "phase": "success", "name": text, "id": id, "args": {"it": text}, "result": text}));
+        events.push(json!({"type": "message", "role": "assistant", "content": text}));
+        events.push(json!({"type": "reflection", "id": id, "turn": 1, "text": text}));
+    }
+    let events: Vec<String> = events.iter().map(Value::to_string).collect();
+    let titles = texts.iter().enumerate().map(|(number, text)| {
+        let said = json!({"type": "message", "role": "user", "content": text}).to_string();
+        Append::to(format!("run_hostile_{number}"))
+            .opening(LogOpening::run("thread_hostile"))
+            .record(pack([said.as_bytes()]))
+            .status("completed")
+    });
+    let items = texts.iter().enumerate().map(|(number, text)| {
+        let id = format!("i{number}");
+        let item = json!({"id": id, "role": "user", "text": text}).to_string();
+        NewRecord::new("item", item).about(about_item(&thread, &id))
+    });
+    let mut thread_log = Append::to("thread_hostile").opening(LogOpening::thread());
+    for item in items {
+        thread_log = thread_log.record(item);
+    }
+    stage.kept.written(&Options::default(), async |journal| {
+        let tenant = Tenant::from("default");
+        journal.commit(Batch::of(tenant.clone()).append(thread_log)).await.unwrap();
+        for title in titles {
+            journal.commit(Batch::of(tenant.clone()).append(title)).await.unwrap();
+        }
+        for some in events.chunks(50) {
+            let packed = pack(some.iter().map(String::as_bytes));
+            let append = Append::to(run.to_owned()).record(packed);
+            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
+        }
+    });
+}

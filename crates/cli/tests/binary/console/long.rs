@@ -1,0 +1,148 @@
+//! A run with ten thousand events opens as one with a hundred does, and is scrolled through smoothly.
+
+use serde_json::{Value, json};
+use throughline_core::{Append, Batch, Store as _, Tenant, pack};
+use throughline_store::Options;
+use throughline_testkit::figure;
+
+use crate::console::driver::Browser;
+use crate::console::stage::{Stage, named};
+
+/// How often each is opened; the middle counts.
+const TIMES: usize = 5;
+/// The most elements that a page may have.
+const NODES: u64 = 2_000;
+
+/// Opens both, and compares.
+pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
+    let short = run_of(stage, 100);
+    let long = run_of(stage, 10_000);
+    // Both take turns, so that whatever else goes on is shared.
+    let (mut shorts, mut longs) = (Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        shorts.push(opened(browser, stage, &short));
+        longs.push(opened(browser, stage, &long));
+    }
+    let middle = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (short, long) = (middle(&mut shorts), middle(&mut longs));
+    figure("a run of 100 events opens in the console within", format!("{short:.0} ms"));
+    figure("a run of 10,000 events opens in the console within", format!("{long:.0} ms"));
+    figure("10,000 events against 100, at most 1.5", format!("{:.2}", long / short));
+    browser.reads("complete");
+    let rows = browser.wait("Number(document.querySelector('.virtual li').getAttribute('aria-setsize')) >= 5000 && document.querySelector('.virtual li').getAttribute('aria-setsize')");
+    figure("rows of the long timeline", rows.as_str().unwrap());
+    let seen = scrolled(browser);
+    let most = seen["nodes"].as_u64().unwrap();
+    figure("most elements on the page while it is scrolled", most);
+    let time = |name: &str| seen[name].as_f64().unwrap();
+    figure(
+        "frames while it is scrolled",
+        format!(
+            "{:.1} ms in the middle, {:.1} ms at 95 %, {:.1} ms at most",
+            time("middle"),
+            time("high"),
+            time("most")
+        ),
+    );
+    figure("the console's script, compressed", format!("{} B", weight(browser)));
+    assert!(most <= NODES, "{most} elements");
+    assert!(weight(browser) <= 80_000);
+}
+
+/// A run that really was, with further events behind its own, up to that many.
+fn run_of(stage: &Stage, events: u64) -> String {
+    let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
+    let ran = stage.run(
+        agent,
+        &["Count up", "--model", "sim/claude-sonnet-4-5", "--tool", "count=echo counted"],
+    );
+    let run = named(&ran.err, "run_");
+    stage.kept.written(&Options::default(), async |journal| {
+        let (tenant, log) = (Tenant::from("default"), run.as_str().into());
+        let head = journal.log(&tenant, &log).await.unwrap().unwrap();
+        let more: Vec<String> = (head.events..events).map(event).collect();
+        for some in more.chunks(100) {
+            let append = Append::to(run.clone()).record(pack(some.iter().map(String::as_bytes)));
+            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
+        }
+    });
+    run
+}
+
+/// One of the things that happen in a run, each of which is a row, or changes one.
+fn event(number: u64) -> String {
+    let turn = number / 8;
+    let said: Value = match number % 8 {
+        0 => {
+            json!({"type": "turn", "phase": "start", "turn": turn, "model": "sim/claude-sonnet-4-5"})
+        }
+        1 => {
+            json!({"type": "thought", "phase": "end", "turn": turn, "id": format!("t{number}"), "sealedBytes": 432,
+            "text": format!("Step {number}: what is known so far is enough for the next call, and the one after it can wait for its answer.")})
+        }
+        2 => {
+            json!({"type": "tool_call", "phase": "start", "name": "count", "id": format!("c{turn}"), "args": {"from": number}})
+        }
+        3 => {
+            json!({"type": "tool_call", "phase": "success", "name": "count", "id": format!("c{turn}"), "result": "counted", "durationMs": 3})
+        }
+        4 => {
+            json!({"type": "reflection", "id": format!("r{number}"), "turn": turn, "text": "It goes as planned."})
+        }
+        5 => json!({"type": "progress", "message": format!("{number} of many")}),
+        6 => {
+            json!({"type": "message", "role": "assistant", "content": format!("Counted up to {number}."), "id": format!("m{number}")})
+        }
+        _ => {
+            json!({"type": "usage", "usage": {"inputTokens": 900, "outputTokens": 40, "totalTokens": 940}, "costUsd": 0.001})
+        }
+    };
+    said.to_string()
+}
+
+/// How long it takes until a run can be read, from the moment its address is entered, in milliseconds.
+fn opened(browser: &Browser, stage: &Stage, run: &str) -> f64 {
+    browser.open("about:blank");
+    browser.open(&stage.page(&format!("run/{run}")));
+    let at = browser.wait(
+        "(window.__readable ??= document.querySelectorAll('.row').length >= 8 && document.querySelector('.facts') && performance.now())",
+    );
+    // The rest comes while one reads.
+    browser.reads("complete");
+    at.as_f64().unwrap()
+}
+
+/// Scrolls through all of it; how long frames took, and how many elements there were at most.
+fn scrolled(browser: &Browser) -> Value {
+    browser.wait(
+        "(window.__scrolled ??= (() => {
+            const box = document.querySelector('.virtual');
+            const frames = []; let nodes = 0; let last = performance.now(); let count = 0;
+            const step = () => {
+                const now = performance.now(); frames.push(now - last); last = now;
+                nodes = Math.max(nodes, document.querySelectorAll('*').length);
+                box.scrollTop = count < 200 ? box.scrollTop + 240 : (box.scrollHeight * ((count * 37) % 100)) / 100;
+                if (++count < 260) requestAnimationFrame(step);
+                else {
+                    frames.sort((a, b) => a - b);
+                    window.__result = { nodes, middle: frames[frames.length >> 1], high: frames[Math.floor(frames.length * 0.95)], most: frames[frames.length - 1] };
+                }
+            };
+            requestAnimationFrame(step); return 1;
+        })(), window.__result)",
+    )
+}
+
+fn weight(browser: &Browser) -> u64 {
+    let bytes = browser.wait(
+        "(window.__weighing ??= (async () => {
+            const script = await fetch(document.querySelector('script[src]').src);
+            const packed = await new Response(script.body.pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
+            window.__weight = packed.byteLength;
+        })(), window.__weight)",
+    );
+    bytes.as_u64().unwrap()
+}

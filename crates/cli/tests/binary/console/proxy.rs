@@ -1,0 +1,128 @@
+//! A way to the gateway that can be cut, and a model that says its words when it is told to.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::json;
+
+/// Passes everything on, until it is cut.
+pub(crate) struct Proxy {
+    pub(crate) address: String,
+    is_cut: Arc<AtomicBool>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    pub(crate) fn to(target: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (is_cut, open) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
+        let (cut, all, target) = (Arc::clone(&is_cut), Arc::clone(&open), target.to_owned());
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if cut.load(Ordering::SeqCst) {
+                    drop(client.shutdown(Shutdown::Both));
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(&target) else { continue };
+                let mut open = all.lock().unwrap();
+                open.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+                for (from, to) in [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server.try_clone().unwrap(), client.try_clone().unwrap()),
+                ] {
+                    thread::spawn(move || pass(from, to));
+                }
+            }
+        });
+        Self { address, is_cut, open }
+    }
+
+    /// Cuts every connection, and lets nobody through.
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        for stream in self.open.lock().unwrap().drain(..) {
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Lets everybody through again.
+    pub(crate) fn mend(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    drop(std::io::copy(&mut from, &mut to));
+    drop(to.shutdown(Shutdown::Both));
+}
+
+/// A model behind `openai-chat` that says each of its words when it is told to.
+pub(crate) struct Slow {
+    pub(crate) url: String,
+    words: Sender<Says>,
+}
+
+/// What it says next.
+pub(crate) enum Says {
+    Thought(String),
+    Text(String),
+    End,
+}
+
+impl Slow {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (words, said) = channel();
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                answer(stream, &said);
+            }
+        });
+        Self { url, words }
+    }
+
+    pub(crate) fn say(&self, says: Says) {
+        self.words.send(says).unwrap();
+    }
+}
+
+/// Answers one request, word by word.
+fn answer(mut stream: TcpStream, said: &Receiver<Says>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    if reader.read_exact(&mut body).is_err() {
+        return;
+    }
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    drop(stream.write_all(head.as_bytes()));
+    for says in said {
+        let (delta, finish) = match says {
+            Says::Thought(text) => (json!({ "reasoning_content": text }), json!(null)),
+            Says::Text(text) => (json!({ "content": text }), json!(null)),
+            Says::End => (json!({}), json!("stop")),
+        };
+        let is_end = !finish.is_null();
+        let chunk = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "deepseek-chat",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+        drop(stream.write_all(format!("data: {chunk}\n\n").as_bytes()));
+        if is_end {
+            let usage = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "deepseek-chat",
+                "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 40, "total_tokens": 140}});
+            drop(stream.write_all(format!("data: {usage}\n\ndata: [DONE]\n\n").as_bytes()));
+            return;
+        }
+    }
+}

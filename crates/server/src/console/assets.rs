@@ -1,0 +1,88 @@
+//! The page, as `scripts/ui` built it from `ui/`. It lies in the binary, and asks nobody but this server for anything.
+
+use axum::body::Body;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+
+/// The files, by their paths.
+const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
+
+/// Nothing but what is ours, nothing in line, and no place in a page of another's.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The file that is asked for, if it is one of the page's.
+pub(crate) fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response> {
+    if !matches!(method, "GET" | "HEAD") {
+        return None;
+    }
+    let path = path.split('?').next().unwrap_or_default();
+    let name = if path == "/" { "index.html" } else { path.strip_prefix('/')? };
+    let (name, bytes) = FILES.iter().find(|(known, _)| *known == name)?;
+    let tag = format!("\"{}\"", blake3::hash(bytes).to_hex().get(..32).unwrap_or_default());
+    let is_known =
+        headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let body = if is_known || method == "HEAD" { Body::empty() } else { Body::from(*bytes) };
+    let mut response = Response::new(body);
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    // A name with a digest in it stands for the same bytes for ever; the page itself is asked for each time.
+    let lasting = if name.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    let mut put = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(name, value);
+        }
+    };
+    put(CONTENT_TYPE, kind(name));
+    put(ETAG, &tag);
+    put(CACHE_CONTROL, lasting);
+    put(CONTENT_SECURITY_POLICY, POLICY);
+    put(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(REFERRER_POLICY, "no-referrer");
+    Some(response)
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_there_and_asks_nobody_else() {
+        let page = answer("GET", "/", &HeaderMap::new());
+        assert!(page.is_some_and(|page| page.headers().contains_key(CONTENT_SECURITY_POLICY)));
+        assert!(answer("POST", "/", &HeaderMap::new()).is_none());
+        assert!(answer("GET", "/assets/../Cargo.toml", &HeaderMap::new()).is_none());
+        for (name, bytes) in FILES {
+            let text = String::from_utf8_lossy(bytes);
+            assert!(!text.contains("src=\"http") && !text.contains("@import"), "{name}");
+        }
+    }
+
+    #[test]
+    fn who_has_a_file_is_not_sent_it_again() {
+        let first = answer("GET", "/", &HeaderMap::new());
+        let tag = first.and_then(|page| page.headers().get(ETAG).cloned());
+        let headers: HeaderMap = tag.map(|tag| (IF_NONE_MATCH, tag)).into_iter().collect();
+        let again = answer("GET", "/", &headers).map(|page| page.status());
+        assert_eq!(again, Some(StatusCode::NOT_MODIFIED));
+    }
+}

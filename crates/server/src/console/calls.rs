@@ -1,0 +1,218 @@
+//! Calls of the gateway: the list of them, and the whole story of one, as people are shown it.
+
+use jiff::Timestamp;
+use throughline_codec::{CODECS, put_evidence};
+use throughline_core::{
+    Json, LogHead, LogId, LogKind, Name, Node, NodeId, Record, RedactionPolicy, Tenant, Tree, json,
+};
+
+use crate::console::{archive, shown, tree_of};
+use crate::gateway::Answered;
+use crate::letta::{Asked, Denied, Told};
+use crate::replay::TURN;
+use crate::story::{self, STORY};
+
+/// How many of a thread's last records are looked at.
+const LAST: u64 = 2000;
+/// How many threads are looked at for the list.
+const THREADS: u32 = 200;
+/// The most calls of one thread in the list.
+const EACH: usize = 50;
+
+/// What the thread of a conversation is called, before the name of its first call.
+const CONVERSATION: &str = "conversation-";
+/// What the log of a call is called that has no answer.
+const UNANSWERED: &str = "call-";
+
+/// Whether a log of that name is a client's conversation.
+pub(crate) fn is_conversation(log: &str) -> bool {
+    log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED)
+}
+
+/// A call, without what was said in it.
+pub(crate) struct Kept {
+    pub(crate) id: NodeId,
+    pub(crate) thread: LogId,
+    pub(crate) at: Timestamp,
+    /// The record that tells it.
+    pub(crate) seq: u64,
+    account: Json,
+}
+
+impl Kept {
+    /// The call that a record tells of.
+    fn of(record: &Record, log: &LogId, thread: &LogId) -> Option<Self> {
+        let tree = tree_of(record.content.bytes()?)?;
+        let root = tree.root();
+        let (id, account) = match &*record.kind {
+            TURN => (root.name_of("call")?, root.get(STORY)?.json()),
+            STORY => (Name::from(log.0.strip_prefix(UNANSWERED)?), root.json()),
+            _ => return None,
+        };
+        let (id, at, seq) = (NodeId(id), record.at, record.seq);
+        Some(Self { id, thread: thread.clone(), at, seq, account })
+    }
+
+    /// The model that answered, or was to.
+    pub(crate) fn model(&self) -> (Name, Name) {
+        let tree = self.account.tree();
+        let root = tree.root();
+        let target = root.get("target");
+        let model = target.and_then(|target| target.name_of("model"));
+        let model = model.or_else(|| root.name_of("model")).unwrap_or_default();
+        (model, target.and_then(|target| target.name_of("provider")).unwrap_or_default())
+    }
+
+    pub(crate) fn row(&self) -> Json {
+        let tree = self.account.tree();
+        let root = tree.root();
+        json::object(|o| {
+            o.string("id", &self.id.0).string("thread", &self.thread.0);
+            o.string("at", &self.at.to_string());
+            for key in ["dialect", "model", "status", "error", "audit", "usage", "cost", "answer"] {
+                if let Some(value) = root.get(key) {
+                    o.node(key, value);
+                }
+            }
+            if let Some(target) = root.get("target") {
+                o.object("target", |o| {
+                    for key in ["provider", "endpoint", "wire", "model"] {
+                        o.maybe_string(key, target.text_of(key).as_deref());
+                    }
+                });
+            }
+            let end = root.get("microseconds").and_then(|times| times.get("end"));
+            if let Some(end) = end {
+                o.node("microseconds", end);
+            }
+        })
+    }
+}
+
+/// The newest calls of a thread, the newest first.
+pub(crate) async fn of_thread(
+    asked: &Asked<'_>,
+    thread: &LogHead,
+    most: usize,
+) -> Result<Vec<Kept>, Denied> {
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    let (mut after, mut calls) = (thread.last.saturating_sub(LAST), Vec::new());
+    if is_conversation(&thread.log.0) {
+        loop {
+            let records = store.read(tenant, &thread.log, after, 512).await?;
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            calls.extend(records.iter().filter_map(|one| Kept::of(one, &thread.log, &thread.log)));
+        }
+        // Those that have no answer have a log each.
+        for head in store.runs_of(tenant, &thread.log, None, 128).await? {
+            if head.log.0.starts_with(UNANSWERED) {
+                let records = store.read(tenant, &head.log, 0, 1).await?;
+                calls
+                    .extend(records.iter().filter_map(|one| Kept::of(one, &head.log, &thread.log)));
+            }
+        }
+    }
+    calls.sort_by_key(|call| std::cmp::Reverse((call.at, call.seq)));
+    calls.truncate(most);
+    Ok(calls)
+}
+
+/// The newest calls of the tenant.
+pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+    let limit = asked.query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(100);
+    let sought = asked.query.get("search").map(|sought| sought.to_lowercase());
+    let tenant = &asked.caller.tenant;
+    let threads = archive(asked)?.logs(tenant, LogKind::Thread, None, THREADS).await?;
+    let mut calls = Vec::new();
+    for thread in threads.iter().filter(|thread| is_conversation(&thread.log.0)) {
+        calls.extend(of_thread(asked, thread, EACH).await?);
+        if calls.len() >= 4 * limit {
+            break;
+        }
+    }
+    calls.sort_by_key(|call| std::cmp::Reverse((call.at, call.seq)));
+    let rows = calls.iter().map(Kept::row).filter(|row| {
+        sought.as_ref().is_none_or(|sought| row.as_str().to_lowercase().contains(sought))
+    });
+    let rows: Vec<Json> = rows.take(limit).collect();
+    let told = json::object(|o| {
+        o.raw("calls", &json::array_of(&rows));
+    });
+    Ok(Answered::json(200, &told))
+}
+
+/// Whose calls are the caller's own: its key's, and those that it made with a provider's key of its own.
+fn tenants(asked: &Asked<'_>) -> Vec<Tenant> {
+    let claims = asked.gateway.replay.claims();
+    let own = asked.caller.credential.as_ref();
+    let own = own.map(|key| Tenant(claims.name_of_caller(key.reveal())));
+    std::iter::once(asked.caller.tenant.clone()).chain(own).collect()
+}
+
+/// The whole story of a call, without the usual secrets, and with what is known of the rules that it met.
+pub(crate) async fn view(asked: &Asked<'_>) -> Told {
+    let node = NodeId(asked.id(0));
+    let policy = RedactionPolicy::default();
+    for tenant in tenants(asked) {
+        if let Some(found) = asked.gateway.replay.stories().find(&tenant, &node).await? {
+            let told = shown(&policy, &story::tell(&node, &found));
+            return Ok(Answered::json(200, &with_rules(&told)));
+        }
+    }
+    Err(Denied::missing("call", &node.0))
+}
+
+/// The story, and each rule that it names.
+fn with_rules(told: &Json) -> Json {
+    let tree = told.tree();
+    let root = tree.root();
+    let named = |list: &str, id: &str| {
+        let mut met = root.get(list).into_iter().flat_map(Node::elements);
+        met.any(|one| one.get("rule").is_some_and(|rule| rule.is(id)))
+    };
+    json::object(|o| {
+        for (name, value) in root.members() {
+            o.node(&name.text().unwrap_or_default(), value);
+        }
+        o.object("rules", |o| {
+            let rules = CODECS.iter().flat_map(|codec| codec.rules());
+            for rule in rules.filter(|rule| named("findings", rule.id) || named("mended", rule.id))
+            {
+                o.object(rule.id, |o| {
+                    o.string("title", rule.title).string("why", rule.why).string("fix", rule.fix);
+                    o.maybe_string("provider_error", rule.provider_error);
+                    o.array("evidence", |a| put_evidence(a, rule));
+                });
+            }
+        });
+    })
+}
+
+/// What was asked first in a conversation.
+pub(crate) async fn first_question(
+    asked: &Asked<'_>,
+    log: &LogId,
+) -> Result<Option<String>, Denied> {
+    let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED));
+    let Some(name) = name else { return Ok(None) };
+    let node = NodeId(Name::from(name));
+    let found = asked.gateway.replay.stories().find(&asked.caller.tenant, &node).await?;
+    let texts = found.and_then(|found| found.texts.ok());
+    Ok(texts.and_then(|texts| Tree::parse(texts.came).ok()).and_then(|tree| question(tree.root())))
+}
+
+/// What a user says first in a request, on whichever wire.
+fn question(request: Node<'_>) -> Option<String> {
+    let said = ["messages", "input", "contents"].iter().find_map(|key| request.get(key))?;
+    if let Some(text) = said.text() {
+        return Some(text.into_owned());
+    }
+    let is_user = |message: &Node<'_>| message.get("role").is_none_or(|role| role.is("user"));
+    let message = said.elements().find(is_user)?;
+    let parts = message.get("content").or_else(|| message.get("parts"))?;
+    match parts.text() {
+        Some(text) => Some(text.into_owned()),
+        None => parts.elements().find_map(|part| Some(part.text_of("text")?.into_owned())),
+    }
+}

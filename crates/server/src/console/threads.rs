@@ -1,0 +1,148 @@
+//! Threads: the list of them, and one of them with its runs and calls.
+
+use throughline_core::{Body, Json, LogHead, LogId, LogKind, RedactionPolicy, Store, Tenant, json};
+
+use crate::console::{archive, calls, first_words, runs};
+use crate::gateway::Answered;
+use crate::letta::reader::seen;
+use crate::letta::{Asked, Denied, Told};
+
+/// How many of a thread's first records are looked at for its title.
+const FIRST: u32 = 24;
+/// How many runs and calls of a thread are told.
+const MOST: usize = 200;
+
+/// What a thread is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Agents ran on it.
+    Agent,
+    /// A client spoke through the gateway.
+    Gateway,
+    /// It is kept, and nobody here knows more.
+    Kept,
+}
+
+/// What a thread is for, by its name; nothing where it is a book of our own.
+fn purpose(id: &str) -> Option<Purpose> {
+    if id.starts_with("letta.") {
+        return None;
+    }
+    if calls::is_conversation(id) {
+        return Some(Purpose::Gateway);
+    }
+    let is_agents = ["agent-", "conv-", "thread_"].iter().any(|begins| id.starts_with(begins));
+    Some(if is_agents { Purpose::Agent } else { Purpose::Kept })
+}
+
+/// The threads of the tenant, the newest first.
+pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+    let query = &asked.query;
+    let limit: usize = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(50);
+    let sought = query.get("search").map(|sought| sought.to_lowercase());
+    let mut after = query.get("after").cloned().map(LogId);
+    let mut found = Vec::new();
+    let next = loop {
+        let tenant = &asked.caller.tenant;
+        let page = archive(asked)?.logs(tenant, LogKind::Thread, after.as_ref(), 64).await?;
+        let Some(last) = page.last().map(|head| head.log.clone()) else { break None };
+        let mut place = last.clone();
+        for head in &page {
+            place = head.log.clone();
+            let Some(purpose) = purpose(&head.log.0) else { continue };
+            let title = title(asked.api.store(), tenant, head, purpose, asked).await?;
+            let words = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
+            if sought.as_ref().is_some_and(|sought| !words.to_lowercase().contains(sought)) {
+                continue;
+            }
+            found.push(row(head, purpose, title.as_deref()));
+            if found.len() >= limit.min(MOST) {
+                break;
+            }
+        }
+        if found.len() >= limit.min(MOST) {
+            break Some(place);
+        }
+        after = Some(last);
+    };
+    let told = json::object(|o| {
+        o.raw("threads", &json::array_of(&found));
+        o.maybe_string("next", next.as_ref().map(|next| &*next.0));
+    });
+    Ok(Answered::json(200, &told))
+}
+
+fn row(head: &LogHead, purpose: Purpose, title: Option<&str>) -> Json {
+    json::object(|o| {
+        o.string("id", &head.log.0).string(
+            "kind",
+            match purpose {
+                Purpose::Agent => "agent",
+                Purpose::Gateway => "gateway",
+                Purpose::Kept => "kept",
+            },
+        );
+        o.maybe_string("title", title).number("records", head.last).number("bytes", head.bytes);
+        o.string("created", &head.created.to_string()).string("updated", &head.updated.to_string());
+        o.maybe_string("forked_from", head.fork.as_ref().map(|fork| &*fork.log.0));
+        o.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
+    })
+}
+
+/// What a thread is about: the first words on it.
+async fn title(
+    store: &dyn Store,
+    tenant: &Tenant,
+    head: &LogHead,
+    purpose: Purpose,
+    asked: &Asked<'_>,
+) -> Result<Option<String>, Denied> {
+    let policy = RedactionPolicy::default();
+    if purpose == Purpose::Gateway
+        && let Some(words) = calls::first_question(asked, &head.log).await?
+    {
+        return Ok(Some(first_words(&policy.redact_text(&words), 140)));
+    }
+    let records = store.read(tenant, &head.log, 0, FIRST).await?;
+    // What is not an Item of ours has no words for us.
+    let items = seen(&records).unwrap_or_default();
+    let words = items.into_iter().find_map(|seen| match seen.item.body {
+        Body::Text(text) if !text.trim().is_empty() => Some(text),
+        _ => None,
+    });
+    Ok(words.map(|words| first_words(&policy.redact_text(&words), 140)))
+}
+
+/// One thread, with its newest runs and calls.
+pub(crate) async fn one(asked: &Asked<'_>) -> Told {
+    let thread = of(asked).await?;
+    let runs = crate::letta::runs::heads(asked, &thread.log, None, MOST).await?;
+    let mut rows = Vec::new();
+    for head in runs.iter().filter(|head| !throughline_agent::is_inbox(&head.log)) {
+        rows.push(runs::row(asked, head).await?);
+    }
+    let calls = calls::of_thread(asked, &thread, MOST).await?;
+    let purpose = purpose(&thread.log.0).unwrap_or(Purpose::Kept);
+    let title = title(asked.api.store(), &asked.caller.tenant, &thread, purpose, asked).await?;
+    let head = row(&thread, purpose, title.as_deref());
+    let told = json::object(|o| {
+        for (name, value) in head.tree().root().members() {
+            o.node(&name.text().unwrap_or_default(), value);
+        }
+        o.raw("runs", &json::array_of(&rows));
+        o.array("calls", |list| {
+            for call in &calls {
+                list.raw(&call.row());
+            }
+        });
+    });
+    Ok(Answered::json(200, &told))
+}
+
+/// The thread that the path names.
+pub(crate) async fn of(asked: &Asked<'_>) -> Result<LogHead, Denied> {
+    let id = asked.id(0);
+    let head = asked.api.store().log(&asked.caller.tenant, &LogId(id.clone())).await?;
+    let head = head.filter(|head| head.kind == LogKind::Thread);
+    head.ok_or_else(|| Denied::missing("thread", &id))
+}

@@ -1,0 +1,140 @@
+//! What the console asks: lists, a run's events from any one on, what waits, maps, the journal, and the doctor.
+
+use serde_json::{Value, json};
+
+use crate::letta::scene::Scene;
+
+/// The events of a run behind that one, as far as they are told.
+async fn events(scene: &Scene, run: &str, after: u64) -> Vec<Value> {
+    let path = format!("/v1/throughline/runs/{run}/events/stream?after={after}");
+    let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;
+    assert_eq!(status, 200);
+    let told = String::from_utf8(told.to_vec()).unwrap();
+    assert!(told.ends_with("event: end\ndata: {}\n\n"), "{told}");
+    let frames = told.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
+    frames.map(|frame| serde_json::from_str(frame).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_listed_in_numbers_and_found_by_words() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    scene.say(&agent, "What is the weather like?").await;
+    scene.say(&agent, "My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2.").await;
+    let list = scene.ask("GET", "/v1/throughline/runs", &json!(null)).await;
+    assert_eq!(list["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(list["runs"][0]["title"], "My key is [REDACTED].");
+    let found = scene.ask("GET", "/v1/throughline/runs?search=WEATHER", &json!(null)).await;
+    assert_eq!(found["runs"].as_array().unwrap().len(), 1);
+    let run = &found["runs"][0];
+    assert_eq!(
+        (&run["status"], &run["turns"], &run["tools"], &run["thoughts"]["had"]),
+        (&json!("completed"), &json!(2), &json!(1), &json!(4))
+    );
+    let none = scene.ask("GET", "/v1/throughline/runs?status=failed", &json!(null)).await;
+    assert_eq!(none["runs"], json!([]));
+    let page = scene.ask("GET", "/v1/throughline/runs?limit=1", &json!(null)).await;
+    let next = page["next"].as_str().unwrap();
+    let rest = scene.ask("GET", &format!("/v1/throughline/runs?after={next}"), &json!(null)).await;
+    assert_eq!(rest["runs"][0]["id"], run["id"]);
+    let id = run["id"].as_str().unwrap();
+    let one = scene.ask("GET", &format!("/v1/throughline/runs/{id}"), &json!(null)).await;
+    assert_eq!((&one["limits"][0]["used"], &one["missing_tools"]), (&json!(1), &json!([])));
+    let threads = scene.ask("GET", "/v1/throughline/threads", &json!(null)).await;
+    let thread = threads["threads"][0]["id"].as_str().unwrap();
+    assert_eq!((thread, &threads["threads"][0]["kind"]), (&*agent, &json!("agent")));
+    let shown = scene.ask("GET", &format!("/v1/throughline/threads/{thread}"), &json!(null)).await;
+    assert_eq!(shown["runs"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+    let told = scene.say(&agent, &format!("Keep {key} for me, please, and tell nobody.")).await;
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let all = events(&scene, run, 0).await;
+    let text = serde_json::to_string(&all).unwrap();
+    assert!(!text.contains("a1B2") && text.contains("[REDACTED]"), "{text}");
+    let numbers: Vec<u64> = all.iter().map(|event| event["n"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    // Pieces that come together are one event; all others are told one by one.
+    let is_piece =
+        |event: &&Value| event["said"]["phase"] != "delta" && event["said"]["type"] != "stream";
+    let whole: Vec<&Value> = all.iter().filter(is_piece).collect();
+    for after in 0..=*numbers.last().unwrap() {
+        let rest = events(&scene, run, after).await;
+        let rest: Vec<&Value> = rest.iter().filter(is_piece).collect();
+        let wanted: Vec<&Value> =
+            whole.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
+        assert_eq!(rest, wanted, "after {after}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_told_with_its_arguments_and_decided_once() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    scene.say(&agent, "Send a mail.").await;
+    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let waits = &inbox["waiting"][0];
+    assert_eq!(
+        (&waits["tool"], &waits["args"], &waits["redacted"]),
+        (&json!("send_mail"), &json!({"to": "a@example.com"}), &json!(false))
+    );
+    let path = format!("/v1/throughline/approvals/{}", waits["id"].as_str().unwrap());
+    let (status, said) = scene.try_ask("POST", &path, &json!({})).await;
+    assert_eq!((status, &said["detail"]), (422, &json!("approved: say true or false")));
+    let (status, _) = scene.try_ask("POST", &path, &json!({"approved": true, "args": []})).await;
+    assert_eq!(status, 422);
+    assert!(scene.ran.lock().unwrap().is_empty());
+    let edited = json!({"approved": true, "args": {"to": "c@example.com"}, "decided_by": "ann"});
+    let told = scene.ask("POST", &path, &edited).await;
+    assert_eq!(told["goes_on"], true);
+    let run = waits["run"].as_str().unwrap();
+    let events = events(&scene, run, 0).await;
+    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
+    let decided = events.iter().find(|event| event["said"]["status"] == "approved").unwrap();
+    assert_eq!(decided["said"]["decidedBy"], "ann");
+    // What was decided waits no more.
+    let (status, _) = scene.try_ask("POST", &path, &json!({"approved": false})).await;
+    assert_eq!(status, 404);
+    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    assert_eq!(inbox["waiting"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_the_journal_and_the_map_are_told() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    scene.say(&agent, "What is the weather like?").await;
+    let map = scene.ask("GET", &format!("/v1/throughline/threads/{agent}/map"), &json!(null)).await;
+    assert_eq!(map["calls"].as_array().unwrap().len(), 2);
+    assert_eq!(map["items"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        (&map["calls"][0]["gave"], &map["calls"][1]["gave"]),
+        (&json!([0, 1]), &json!([2, 3]))
+    );
+    let proof = scene.ask("POST", "/v1/throughline/journal/verify", &json!({})).await;
+    assert_eq!(proof["verdict"], "intact");
+    let request = json!({"model": "claude-sonnet-4-5", "max_tokens": 2048, "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "messages": [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "There."}]},
+    ]});
+    let asked = json!({"request": request.to_string(), "to_provider": "gemini", "to_model": "gemini-3-pro-preview"});
+    let told = scene.ask("POST", "/v1/throughline/doctor", &asked).await;
+    assert_eq!(
+        (&told["wire"], &told["audit"]["verdict"]),
+        (&json!("anthropic-messages"), &json!("refuse"))
+    );
+    assert_ne!(told["repair"]["verdict"], "refuse");
+    assert_eq!(told["translation"]["wire"], "gemini");
+    for (request, words) in [("{", "no request"), (r#"{"id":"x"}"#, "no request")] {
+        let asked = json!({"request": request});
+        let (status, said) = scene.try_ask("POST", "/v1/throughline/doctor", &asked).await;
+        assert!(status == 422 && said["detail"].as_str().unwrap().contains(words), "{said}");
+    }
+}

@@ -1,0 +1,75 @@
+/** How numbers, times and foreign texts are written. */
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (n: number) => whole.format(n);
+export const compact = (n: number) => (n < 10_000 ? whole.format(n) : short.format(n));
+
+export function plural(n: number, noun: string): string {
+  return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+export function bytes(n: number): string {
+  if (n < 1000) return `${n} B`;
+  if (n < 1e6) return `${(n / 1e3).toFixed(1)} KB`;
+  if (n < 1e9) return `${(n / 1e6).toFixed(1)} MB`;
+  return `${(n / 1e9).toFixed(1)} GB`;
+}
+
+export function dollars(usd: number | null | undefined): string {
+  if (usd === null || usd === undefined) return "–";
+  if (usd === 0) return "$0";
+  if (usd < 0.01) return `$${usd.toFixed(4)}`;
+  return `$${usd.toFixed(2)}`;
+}
+
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  return minutes < 60 ? `${minutes} min ${Math.round((ms % 60_000) / 1000)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** How long ago, for lists; the exact time stands in the title. */
+export function ago(iso: string, now = Date.now()): string {
+  const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
+  if (seconds < 5) return "now";
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return new Date(iso).toLocaleDateString("en-CA");
+}
+
+export const exact = (iso: string) => new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+export const clock = (iso: string) => new Date(iso).toLocaleTimeString("en-GB");
+
+/** An id as people tell it from its neighbours: its beginning and its end. */
+export function shortId(id: string): string {
+  return id.length <= 20 ? id : `${id.slice(0, 9)}…${id.slice(-6)}`;
+}
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A foreign text: what cannot be seen in it, or turns its direction, is written out. */
+export function plain(text: string): string {
+  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
+}
+
+const SEALED = /(ignature|^encrypted|^redacted|^fingerprint)/;
+const BASE64 = /^[A-Za-z0-9+/_=-]+$/;
+
+/** JSON with two blanks, in which seals stand by their size. */
+export function pretty(value: unknown): string {
+  const seen = (key: string, inner: unknown) => {
+    if (typeof inner !== "string") return inner;
+    const sealed = SEALED.test(key) && inner.length > 24;
+    return sealed || (inner.length > 120 && BASE64.test(inner)) ? `‹sealed ${bytes(inner.length)}›` : inner;
+  };
+  return plain(JSON.stringify(value, seen, 2) ?? "");
+}
+
+/** A value in one line. */
+export function line(value: unknown): string {
+  return typeof value === "string" ? plain(value) : plain(JSON.stringify(value) ?? "");
+}

@@ -1,0 +1,245 @@
+/** The console: the frame around the pages, and the way between them. */
+
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { forget, key } from "./api";
+import { to, useAnswer, usePlace, useTheme, type Theme } from "./hooks";
+import { Empty } from "./parts";
+import { CallPage } from "./pages/call";
+import { CallsPage } from "./pages/calls";
+import { DoctorPage } from "./pages/doctor";
+import { InboxPage } from "./pages/inbox";
+import { JournalPage } from "./pages/journal";
+import { MapPage } from "./pages/map";
+import { RunPage } from "./pages/run";
+import { RunsPage } from "./pages/runs";
+import { SignIn } from "./pages/signin";
+import { ThreadPage, ThreadsPage } from "./pages/threads";
+import { UsagePage } from "./pages/usage";
+import type { Waiting } from "./types";
+import "./styles.css";
+
+const PLACES: [place: string, name: string, shortcut: string, icon: string][] = [
+  ["runs", "Runs", "r", "M4 12h4l2-6 4 12 2-6h4"],
+  ["threads", "Threads", "t", "M4 17c5 0 5-10 8-10s3 10 8 10"],
+  ["calls", "Calls", "c", "M7 7h10m-3-3 3 3-3 3M17 17H7m3-3-3 3 3 3"],
+  ["inbox", "Inbox", "i", "M4 13h4l2 3h4l2-3h4M6 5h12l2 8v6H4v-6z"],
+  ["journal", "Journal", "j", "M6 4h12v16H6zM9 8h6M9 12h6M9 16h3"],
+  ["usage", "Usage", "u", "M5 20V11m5 9V5m5 15v-7m5 7V8"],
+  ["doctor", "Doctor", "d", "M12 5v14M5 12h14"],
+];
+
+function App() {
+  const place = usePlace();
+  const [theme, setTheme] = useTheme();
+  const [signedOut, setSignedOut] = useState(false);
+  const [help, setHelp] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  const who = useAnswer<{ tenant: string; key?: string }>(signedOut ? null : "/v1/throughline/usage");
+  const inbox = useAnswer<{ waiting: Waiting[] }>(signedOut || !who.value ? null : "/v1/throughline/inbox", 4000);
+  const here = place[0] ?? "runs";
+
+  useEffect(() => {
+    const out = () => setSignedOut(true);
+    addEventListener("throughline:signin", out);
+    return () => removeEventListener("throughline:signin", out);
+  }, []);
+
+  useEffect(() => {
+    let waitsForPlace = false;
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
+      if (event.key === "?") setHelp((open) => !open);
+      else if (event.key === "/") {
+        const search = document.querySelector<HTMLInputElement>("input[type=search]");
+        if (search) {
+          event.preventDefault();
+          search.focus();
+        }
+      } else if (event.key === "T") setTheme(isDark() ? "light" : "dark");
+      else if (waitsForPlace) {
+        const found = PLACES.find(([, , shortcut]) => shortcut === event.key);
+        if (found) location.hash = to(found[0]);
+      }
+      waitsForPlace = event.key === "g";
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [setTheme]);
+
+  // Who goes to another page begins to read at its top.
+  const path = place.join("/");
+  const before = useRef(path);
+  useEffect(() => {
+    if (before.current !== path) main.current?.focus();
+    before.current = path;
+  }, [path]);
+
+  if (signedOut) {
+    return (
+      <SignIn
+        done={() => {
+          setSignedOut(false);
+          who.again();
+        }}
+      />
+    );
+  }
+  const waiting = inbox.value?.waiting.length ?? 0;
+  return (
+    <div class="frame">
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          main.current?.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <header class="side">
+        <a class="brand" href={to("runs")}>
+          <svg viewBox="0 0 32 32" aria-hidden="true">
+            <path d="M4 21c6 0 6-10 12-10s6 10 12 10" />
+            <circle cx="16" cy="11" r="3" />
+          </svg>
+          <span>Throughline</span>
+        </a>
+        <nav aria-label="Pages">
+          {PLACES.map(([page, name, , icon]) => (
+            <a href={to(page)} aria-current={active(here) === page ? "page" : undefined}>
+              <svg viewBox="0 0 24 24" aria-hidden="true">
+                <path d={icon} />
+              </svg>
+              <span>{name}</span>
+              {page === "inbox" && waiting ? (
+                <b class="badge" aria-label={`${waiting} waiting`}>
+                  {waiting}
+                </b>
+              ) : null}
+            </a>
+          ))}
+        </nav>
+        <footer>
+          <ThemeSwitch theme={theme} set={setTheme} />
+          <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">
+            Shortcuts
+          </button>
+          {key() ? (
+            <button
+              class="quiet"
+              onClick={() => {
+                forget();
+                setSignedOut(true);
+              }}
+            >
+              Sign out
+            </button>
+          ) : null}
+          {who.value ? <p class="who">tenant {who.value.tenant}</p> : null}
+        </footer>
+      </header>
+      <main id="main" ref={main} tabIndex={-1} aria-live="off">
+        <Page place={place} decided={inbox.again} />
+      </main>
+      {help ? <Help close={() => setHelp(false)} /> : null}
+    </div>
+  );
+}
+
+const active = (here: string) => ({ run: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
+
+function Page({ place, decided }: { place: string[]; decided: () => void }) {
+  const [page = "runs", id = ""] = place;
+  switch (page) {
+    case "runs":
+      return <RunsPage />;
+    case "run":
+      return <RunPage key={id} run={id} />;
+    case "threads":
+      return <ThreadsPage />;
+    case "thread":
+      return <ThreadPage key={id} thread={id} />;
+    case "map":
+      return <MapPage key={id} thread={id} />;
+    case "calls":
+      return <CallsPage />;
+    case "call":
+      return <CallPage key={id} call={id} />;
+    case "inbox":
+      return <InboxPage decided={decided} />;
+    case "journal":
+      return <JournalPage />;
+    case "usage":
+      return <UsagePage />;
+    case "doctor":
+      return <DoctorPage />;
+    default:
+      return <Empty title="There is no such page">The menu has those that there are.</Empty>;
+  }
+}
+
+const isDark = () => {
+  const set = document.documentElement.dataset.theme;
+  return set ? set === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+function ThemeSwitch({ theme, set }: { theme: Theme; set: (theme: Theme) => void }) {
+  const all: [Theme, string][] = [
+    ["light", "Light"],
+    ["auto", "Auto"],
+    ["dark", "Dark"],
+  ];
+  return (
+    <div class="switch" role="group" aria-label="Theme">
+      {all.map(([value, name]) => (
+        <button aria-pressed={theme === value} onClick={() => set(value)}>
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Help({ close }: { close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="help">
+      <h2 id="help">Keyboard</h2>
+      <dl class="keys">
+        {PLACES.map(([, name, shortcut]) => (
+          <div>
+            <dt>
+              <kbd>g</kbd> <kbd>{shortcut}</kbd>
+            </dt>
+            <dd>{name}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>
+            <kbd>/</kbd>
+          </dt>
+          <dd>Search</dd>
+        </div>
+        <div>
+          <dt>
+            <kbd>Shift</kbd> <kbd>T</kbd>
+          </dt>
+          <dd>Switch the theme</dd>
+        </div>
+        <div>
+          <dt>
+            <kbd>?</kbd>
+          </dt>
+          <dd>This list</dd>
+        </div>
+      </dl>
+      <button onClick={() => dialog.current?.close()}>Close</button>
+    </dialog>
+  );
+}
+
+render(<App />, document.getElementById("app")!);

@@ -1,0 +1,157 @@
+/** The journal: proven on demand, with its signed heads, and as a file to take along. */
+
+import { useState } from "preact/hooks";
+import { download, post, Problem } from "../api";
+import { count, plain } from "../format";
+import { useAnswer, useTitle } from "../hooks";
+import { Copy, Loading, Trouble } from "../parts";
+
+interface Head {
+  store: string;
+  manifest: { body: string; signature: string };
+}
+
+interface Proof {
+  verdict: string;
+  records: number;
+  without_content: number;
+  segments: number;
+  manifests: number;
+  broken?: { place: string; problem: string };
+}
+
+/** How many heads are listed. */
+const MOST = 6;
+
+export function JournalPage() {
+  useTitle("Journal");
+  const { value, problem, again } = useAnswer<Head>("/v1/throughline/journal");
+  const [proof, setProof] = useState<Proof | null>(null);
+  const [trouble, setTrouble] = useState<Problem | null>(null);
+  const [busy, setBusy] = useState("");
+  const act = async (name: string, work: () => Promise<void>) => {
+    setBusy(name);
+    setTrouble(null);
+    try {
+      await work();
+    } catch (error) {
+      setTrouble(error as Problem);
+    }
+    setBusy("");
+  };
+  const verify = () => act("verify", async () => setProof(await post<Proof>("/v1/throughline/journal/verify", {})));
+  const heads = (value?.manifest.body ?? "")
+    .split("\n")
+    .filter((line) => line.startsWith("head\t"))
+    .map((line) => line.split("\t"));
+  return (
+    <>
+      <header class="head">
+        <div>
+          <h1>Journal</h1>
+          <p class="lead">Everything that happened, append-only: each record is linked to the one before, and the heads of the chains are signed.</p>
+        </div>
+      </header>
+      {problem ? <Trouble problem={problem} again={again} /> : null}
+      {trouble ? <Trouble problem={trouble} /> : null}
+      <section class="card" aria-labelledby="proof">
+        <h2 id="proof">Proof</h2>
+        <div role="status">{proof ? <Verdict proof={proof} /> : <p class="dim">Not verified yet in this session.</p>}</div>
+        <div class="actions">
+          <button class="primary" onClick={verify} disabled={busy !== ""}>
+            {busy === "verify" ? "Verifying…" : "Verify every link, content and signature"}
+          </button>
+          <button onClick={() => act("export", () => download("/v1/throughline/journal/export", "throughline-export.jsonl"))} disabled={busy !== ""}>
+            {busy === "export" ? "Exporting…" : "Export all threads"}
+          </button>
+        </div>
+        <p class="hint">An export proves itself: <code>throughline verify throughline-export.jsonl</code>. Usual secrets are left out of it.</p>
+      </section>
+      {!value && !problem ? <Loading /> : null}
+      {value ? (
+        <section class="card" aria-labelledby="manifest">
+          <h2 id="manifest">Manifest</h2>
+          <p>
+            A signed statement of where the chains end. Keep one elsewhere, and hold it against the store later: what was cut off is noticed then.
+          </p>
+          <dl class="facts wide">
+            <dt>Signed by</dt>
+            <dd>
+              <code class="hex">{value.store}</code>
+            </dd>
+            <dt>Signature</dt>
+            <dd>
+              <code class="hex">{value.manifest.signature}</code>
+            </dd>
+          </dl>
+          {heads.length ? (
+            <div class="table">
+              <table>
+                <thead>
+                  <tr>
+                    <th>Writer</th>
+                    <th class="number">Records</th>
+                    <th>Last link</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {heads.slice(0, MOST).map(([, , writer = "", position = "", link = ""]) => (
+                    <tr>
+                      <td data-label="Writer">
+                        <code>{plain(writer)}</code>
+                      </td>
+                      <td data-label="Records" class="number">
+                        {count(Number(position))}
+                      </td>
+                      <td data-label="Last link">
+                        <code class="hex">{link.slice(0, 24)}…</code>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          ) : null}
+          {heads.length > MOST ? <p class="hint">And {count(heads.length - MOST)} more, each of a process that wrote. All of them are in the manifest.</p> : null}
+          <div class="actions">
+            <Copy text={JSON.stringify({ manifest: value.manifest })} label="Copy the manifest" />
+          </div>
+        </section>
+      ) : null}
+    </>
+  );
+}
+
+function Verdict({ proof }: { proof: Proof }) {
+  const isIntact = proof.verdict === "intact";
+  return (
+    <>
+      <p class={`verdict ${isIntact ? "good" : "bad"}`}>
+        <i aria-hidden="true">{isIntact ? "✓" : "✗"}</i> The journal is {isIntact ? "intact" : "broken"}
+      </p>
+      {proof.broken ? (
+        <p>
+          {plain(proof.broken.place)} {plain(proof.broken.problem)}
+        </p>
+      ) : null}
+      <dl class="strip">
+        <div>
+          <dt>Records</dt>
+          <dd class="number">{count(proof.records)}</dd>
+        </div>
+        <div>
+          <dt>Chains</dt>
+          <dd class="number">{count(proof.segments)}</dd>
+        </div>
+        <div>
+          <dt>Signed manifests</dt>
+          <dd class="number">{count(proof.manifests)}</dd>
+        </div>
+        <div>
+          <dt>Forgotten, as they say</dt>
+          <dd class="number">{count(proof.without_content)}</dd>
+        </div>
+      </dl>
+    </>
+  );
+}

@@ -1,0 +1,261 @@
+/** The rows of a timeline. */
+
+import { Component } from "preact";
+import { bytes, clock, compact, dollars, duration, exact, line, plain, pretty } from "../format";
+import { to } from "../hooks";
+import { Seal, sealState, Words } from "../parts";
+import type { MessageRow, NoteRow, PlanRow, QuestionRow, Row, ThoughtRow, ToolRow, TurnRow } from "../fold";
+import { PlanList } from "./run";
+
+export interface Fated {
+  did: string;
+  turn: number;
+  model: string;
+}
+export type Fates = Map<string, Fated>;
+
+/** How high a row is likely to be, before it was seen. */
+export function guessHeight(row: Row): number {
+  switch (row.kind) {
+    case "turn":
+      return 44;
+    case "thought":
+    case "message":
+      return 60 + Math.min(14, Math.ceil(row.text.length / 90)) * 22;
+    case "tool":
+      return 84;
+    default:
+      return 48;
+  }
+}
+
+interface Props {
+  row: Row;
+  rev: number;
+  fate?: Fated;
+}
+
+/** A row, which is drawn again only when it changed. */
+export class DrawRow extends Component<Props> {
+  shouldComponentUpdate(next: Props) {
+    return next.row !== this.props.row || next.rev !== this.props.rev || next.fate?.did !== this.props.fate?.did;
+  }
+
+  render({ row, fate }: Props) {
+    switch (row.kind) {
+      case "turn":
+        return <Turn row={row} />;
+      case "thought":
+        return <Thought row={row} fate={fate} />;
+      case "message":
+        return <Message row={row} />;
+      case "tool":
+        return <Tool row={row} />;
+      case "question":
+        return <Question row={row} />;
+      case "plan":
+        return <PlanChange row={row} />;
+      case "note":
+        return <Note row={row} />;
+    }
+  }
+}
+
+function At({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={exact(at)}>
+      {clock(at)}
+    </time>
+  );
+}
+
+function Turn({ row }: { row: TurnRow }) {
+  const { replay, usage } = row;
+  return (
+    <div class={`row turn ${row.phase}`}>
+      <h3>
+        {row.purpose && row.purpose !== "turn" ? `Turn ${row.turn}, ${plain(row.purpose)}` : `Turn ${row.turn}`}
+        {row.model ? <bdi class="model">{plain(row.model)}</bdi> : null}
+      </h3>
+      <span class="numbers">
+        {row.phase === "discarded" ? <span class="tag warn" title={row.reason ? plain(row.reason) : undefined}>discarded</span> : null}
+        {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts went back exactly as they were`} /> : null}
+        {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were put back`} /> : null}
+        {replay && replay.elided ? <Seal state="elided" times={replay.elided} why={why(replay.why)} /> : null}
+        {usage ? (
+          <span class="number" title="tokens in, out">
+            {compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}
+          </span>
+        ) : null}
+        {row.cost !== undefined ? <span class="number">{dollars(row.cost)}</span> : null}
+        <At at={row.at} />
+      </span>
+    </div>
+  );
+}
+
+const why = (reasons?: Record<string, number>) =>
+  Object.entries(reasons ?? {})
+    .map(([reason, times]) => `${times} elided: ${reason}`)
+    .join("; ");
+
+function Thought({ row, fate }: { row: ThoughtRow; fate?: Fated }) {
+  const state = row.sealed || fate ? sealState(fate?.did) : row.whole ? "open" : "sealed";
+  const told = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by its provider, and not sent back yet" : "its provider sealed nothing in it";
+  return (
+    <article class="row thought" aria-label="Thought">
+      <header>
+        <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
+        {row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
+        {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
+        <At at={row.at} />
+      </header>
+      {row.text ? <Words text={row.text} /> : row.whole ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
+    </article>
+  );
+}
+
+function Message({ row }: { row: MessageRow }) {
+  const label = row.ephemeral ? "Ephemeral message" : row.role === "user" ? "User" : row.role === "assistant" ? (row.final ? "Final answer" : "Assistant") : row.role;
+  return (
+    <article class={`row message ${row.ephemeral ? "ephemeral" : row.role === "user" ? "user" : row.final ? "own final" : "own"}`} aria-label={label}>
+      <header>
+        <span class="label">{plain(label)}</span>
+        {row.ephemeral ? <span class="tag warn">in no thread</span> : null}
+        {row.whole ? null : <span class="writing">writing</span>}
+        <At at={row.at} />
+      </header>
+      <Words text={row.text} />
+    </article>
+  );
+}
+
+const PHASES: Record<string, [tone: string, says: string]> = {
+  start: ["live", "at work"],
+  progress: ["live", "at work"],
+  success: ["good", "answered"],
+  error: ["bad", "failed"],
+  skipped: ["warn", "skipped"],
+  waiting: ["warn", "waits for approval"],
+  rejected: ["bad", "rejected"],
+};
+
+/** The tool by which a model writes its plan, which has a row of its own. */
+const PLANS = "manage_todo_list";
+
+function Tool({ row }: { row: ToolRow }) {
+  const [tone, says] = PHASES[row.phase] ?? ["dim", row.phase];
+  const { approval } = row;
+  return (
+    <article class="row tool" aria-label={`Tool ${plain(row.name)}`}>
+      <header>
+        <span class="label">Tool</span>
+        <code class="name">{plain(row.name)}</code>
+        <span class={`status ${tone}`}>
+          <i aria-hidden="true" />
+          {says}
+        </span>
+        {approval && approval.status !== "pending" ? (
+          <span class={`tag ${approval.status === "approved" ? "good" : "bad"}`}>
+            {approval.status}
+            {approval.by ? ` by ${plain(approval.by)}` : ""}
+          </span>
+        ) : null}
+        {approval?.status === "pending" ? <a href={to("inbox")}>Decide</a> : null}
+        {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
+        <At at={row.at} />
+      </header>
+      {row.args !== undefined && row.name !== PLANS ? <Value label="arguments" value={row.args} /> : null}
+      {row.error ? (
+        <div class="value bad">
+          <span>error</span>
+          <Words text={row.error} mono most={800} />
+        </div>
+      ) : row.result !== undefined ? (
+        <Value label="result" value={row.result} />
+      ) : null}
+      {approval?.comment ? (
+        <div class="value">
+          <span>said</span>
+          <Words text={approval.comment} />
+        </div>
+      ) : null}
+    </article>
+  );
+}
+
+function Value({ label, value }: { label: string; value: unknown }) {
+  const short = line(value);
+  return (
+    <div class="value">
+      <span>{label}</span>
+      <Words text={short.length < 100 ? short : typeof value === "string" ? value : pretty(value)} mono most={800} />
+    </div>
+  );
+}
+
+function Question({ row }: { row: QuestionRow }) {
+  const answered = row.status === "answered";
+  return (
+    <article class="row question" aria-label="Question">
+      <header>
+        <span class="label">Question</span>
+        <span class={`status ${answered ? "good" : row.status === "pending" ? "warn" : "dim"}`}>
+          <i aria-hidden="true" />
+          {answered ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : row.status === "pending" ? "waits for an answer" : row.status}
+        </span>
+        {row.status === "pending" ? <a href={to("inbox")}>Answer</a> : null}
+        <At at={row.at} />
+      </header>
+      {row.questions.map((one) => {
+        const answer = row.answers?.[one.question];
+        const said = [...(answer?.values ?? []), ...(answer?.freeText ? [answer.freeText] : [])];
+        return (
+          <p>
+            <bdi>{plain(one.question)}</bdi>
+            {said.length ? (
+              <strong>
+                {" "}
+                <bdi>{plain(said.join(", "))}</bdi>
+              </strong>
+            ) : null}
+          </p>
+        );
+      })}
+    </article>
+  );
+}
+
+function PlanChange({ row }: { row: PlanRow }) {
+  const done = row.steps.filter((step) => step.status === "completed").length;
+  return (
+    <article class="row change" aria-label="Plan">
+      <header>
+        <span class="label">Plan</span>
+        <span class="number dim">
+          {done} of {row.steps.length} done
+        </span>
+        <At at={row.at} />
+      </header>
+      <PlanList steps={row.steps} />
+    </article>
+  );
+}
+
+function Note({ row }: { row: NoteRow }) {
+  return (
+    <div class={`row note ${row.tone}`}>
+      <span class="label">{plain(row.name)}</span>
+      <div>
+        <Words text={row.text} />
+        {row.more ? (
+          <details>
+            <summary>More</summary>
+            <Words text={row.more} />
+          </details>
+        ) : null}
+      </div>
+      <At at={row.at} />
+    </div>
+  );
+}

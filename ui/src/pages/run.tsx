@@ -1,0 +1,236 @@
+/** The timeline of a run: what was thought, said, called and decided, as it happens. */
+
+import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { follow, type Connection } from "../api";
+import { Timeline, type PlanStep, type Row } from "../fold";
+import { bytes, compact, count, dollars, plain, plural } from "../format";
+import { to, useAnswer, useTitle } from "../hooks";
+import { Id, Loading, Meter, Status, Trouble, When } from "../parts";
+import { Virtual } from "../virtual";
+import { DrawRow, guessHeight, type Fates } from "./rows";
+import type { RunHead, ThoughtMap } from "../types";
+
+const LIMITS: Record<string, string> = {
+  maxToolCalls: "Tool calls",
+  maxTotalOutputTokens: "Output tokens",
+  maxCostUsd: "Cost",
+};
+
+/** How many events are taken in before the page is drawn in between. */
+const AT_ONCE = 400;
+
+export function RunPage({ run }: { run: string }) {
+  const path = `/v1/throughline/runs/${encodeURIComponent(run)}`;
+  const [connection, setConnection] = useState<Connection>("opening");
+  const isOver = connection === "ended";
+  const head = useAnswer<RunHead>(path, isOver ? 0 : 2000);
+  const timeline = useRef<Timeline>(null as unknown as Timeline);
+  timeline.current ??= new Timeline();
+  const [version, draw] = useReducer((n: number) => n + 1, 0);
+
+  useEffect(() => {
+    let frame = 0;
+    let waiting: Parameters<Timeline["take"]>[0][] = [];
+    const take = () => {
+      frame = 0;
+      for (const told of waiting.splice(0, AT_ONCE)) timeline.current.take(told);
+      if (waiting.length) frame = requestAnimationFrame(take);
+      draw(undefined as never);
+    };
+    const stop = follow(
+      run,
+      (events) => {
+        waiting = waiting.concat(events);
+        if (!frame) frame = requestAnimationFrame(take);
+      },
+      setConnection,
+    );
+    return () => {
+      stop();
+      cancelAnimationFrame(frame);
+    };
+  }, [run]);
+
+  useEffect(() => {
+    if (isOver) head.again();
+  }, [isOver]);
+
+  const fates = useFates(head.value?.thread, timeline.current.replays);
+  const told = timeline.current;
+  const first = told.rows.find((row) => row.kind === "message" && row.role === "user");
+  const title = first?.kind === "message" ? first.text.slice(0, 140) : run;
+  useTitle(plain(title));
+  const status = told.status || head.value?.status || "";
+  const rows = useMemo(() => told.rows.slice(), [version]);
+
+  if (head.problem && !head.value) return <Trouble problem={head.problem} again={head.again} />;
+  return (
+    <div class="run">
+      <header class="head">
+        <div>
+          <p class="crumbs">
+            <a href={to("runs")}>Runs</a>
+            {head.value ? (
+              <>
+                <a href={to("thread", head.value.thread)}>Thread</a>
+                <a href={to("map", head.value.thread)}>Thought map</a>
+              </>
+            ) : null}
+            <Id id={run} />
+          </p>
+          <h1>
+            <bdi>{plain(title)}</bdi>
+          </h1>
+        </div>
+        <div class="stand">
+          {status ? <Status status={status} /> : null}
+          <Live connection={connection} />
+        </div>
+      </header>
+      {status === "waiting" ? (
+        <p class="callout" role="status">
+          It waits for somebody. <a href={to("inbox")}>Open the inbox</a>
+        </p>
+      ) : null}
+      <div class="split">
+        <section class="timeline" aria-label="Timeline">
+          {rows.length ? (
+            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={!isOver} label={`Timeline, ${plural(rows.length, "row")}`} />
+          ) : (
+            <Loading />
+          )}
+        </section>
+        <aside aria-label="About this run">
+          <Facts told={told} head={head.value} />
+          {told.plan?.length ? <Plan steps={told.plan} /> : null}
+          {head.value?.limits.length ? (
+            <section>
+              <h2>Limits</h2>
+              {head.value.limits.map((limit) => {
+                const used = limit.name === "maxToolCalls" ? Math.max(limit.used, told.toolCalls) : limit.used;
+                const shown = limit.name === "maxCostUsd" ? `${dollars(used)} of ${dollars(limit.allowed)}` : `${compact(used)} of ${compact(limit.allowed)}`;
+                return <Meter label={LIMITS[limit.name] ?? limit.name} used={used} allowed={limit.allowed} shown={shown} />;
+              })}
+            </section>
+          ) : null}
+        </aside>
+      </div>
+    </div>
+  );
+}
+
+/** What became of each thought in the latest request that could have had it. Asked for again when requests were made. */
+function useFates(thread: string | undefined, replays: number): Fates {
+  const [asked, setAsked] = useState(0);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(replays), 600);
+    return () => clearTimeout(timer);
+  }, [replays]);
+  const map = useAnswer<ThoughtMap>(thread && asked ? `/v1/throughline/threads/${encodeURIComponent(thread)}/map?of=${asked}` : null);
+  const kept = useRef<Fates>(new Map());
+  return useMemo(() => {
+    if (!map.value) return kept.current;
+    const fates: Fates = new Map();
+    for (const call of map.value.calls) {
+      for (const [from, number, did] of call.spans) {
+        for (let place = from; place < from + number; place++) {
+          const item = map.value.items[place];
+          if (item) fates.set(item.id, { did, turn: call.turn, model: call.model });
+        }
+      }
+    }
+    kept.current = fates;
+    return fates;
+  }, [map.value]);
+}
+
+function Live({ connection }: { connection: Connection }) {
+  const says = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
+  return (
+    <span class={`connection ${connection}`} role="status" aria-label={`Connection: ${says}`}>
+      <i aria-hidden="true" />
+      {says}
+    </span>
+  );
+}
+
+function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
+  const tokens = told.tokens ?? head?.tokens ?? {};
+  const cost = told.cost ?? head?.cost_usd ?? null;
+  return (
+    <section>
+      <h2>Run</h2>
+      <dl class="facts">
+        <dt>Models</dt>
+        <dd>
+          {(told.models.length ? told.models : head?.model ? [head.model] : []).map((model) => (
+            <bdi class="block">{plain(model)}</bdi>
+          ))}
+        </dd>
+        <dt>Turns</dt>
+        <dd class="number">{count(told.turns || head?.turns || 0)}</dd>
+        <dt>Tokens</dt>
+        <dd class="number">
+          {compact(tokens.inputTokens ?? 0)} in
+          <br />
+          {compact(tokens.outputTokens ?? 0)} out
+          {tokens.reasoningTokens ? (
+            <>
+              <br />
+              {compact(tokens.reasoningTokens)} thought
+            </>
+          ) : null}
+        </dd>
+        <dt>Cost</dt>
+        <dd class="number">{dollars(cost)}</dd>
+        {head ? (
+          <>
+            <dt>Began</dt>
+            <dd class="number">
+              <When at={head.created} />
+            </dd>
+          </>
+        ) : null}
+      </dl>
+      <h2>Thoughts</h2>
+      <dl class="facts">
+        <dt>Had</dt>
+        <dd class="number">
+          {count(told.thoughts)}
+          {told.sealedBytes ? <small>{bytes(told.sealedBytes)} sealed</small> : null}
+        </dd>
+        <dt>Kept</dt>
+        <dd class="number">{count(told.kept)}</dd>
+        <dt>Restored</dt>
+        <dd class="number">{count(told.restored)}</dd>
+        <dt>Elided</dt>
+        <dd class="number">{count(told.elided)}</dd>
+      </dl>
+    </section>
+  );
+}
+
+function Plan({ steps }: { steps: PlanStep[] }) {
+  const done = steps.filter((step) => step.status === "completed").length;
+  return (
+    <section>
+      <Meter label="Plan" used={done} allowed={steps.length} shown={`${done} of ${steps.length}`} />
+      <PlanList steps={steps} />
+    </section>
+  );
+}
+
+export function PlanList({ steps }: { steps: PlanStep[] }) {
+  const signs: Record<string, string> = { completed: "☑", "in-progress": "▸", blocked: "⊘" };
+  return (
+    <ol class="plan">
+      {steps.map((step) => (
+        <li class={step.status}>
+          <i aria-hidden="true">{signs[step.status] ?? "☐"}</i>
+          <bdi>{plain(step.title ?? step.step)}</bdi>
+          <span class="hidden">{step.status}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}

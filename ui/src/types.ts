@@ -1,0 +1,156 @@
+/** What the server tells, as far as the page uses it. */
+
+export interface Thoughts {
+  had: number;
+  sealed_bytes: number;
+  kept: number;
+  restored: number;
+  reshaped: number;
+  elided: number;
+}
+
+export interface Tokens {
+  inputTokens?: number;
+  cachedInputTokens?: number;
+  outputTokens?: number;
+  reasoningTokens?: number;
+  totalTokens?: number;
+}
+
+export interface RunRow {
+  id: string;
+  thread: string;
+  status: string;
+  title?: string;
+  models: string[];
+  turns: number;
+  tools: number;
+  thoughts: Thoughts;
+  tokens: Tokens | null;
+  cost_usd: number | null;
+  events: number;
+  created: string;
+  updated: string;
+  gone?: string;
+}
+
+export interface Limit {
+  name: string;
+  used: number;
+  allowed: number;
+}
+
+export interface RunHead {
+  id: string;
+  thread: string;
+  status: string;
+  reason?: string;
+  agent: string;
+  model?: string;
+  turns: number;
+  tools: number;
+  tokens: Tokens;
+  cost_usd: number;
+  events: number;
+  created: string;
+  updated: string;
+  limits: Limit[];
+  missing_tools: string[];
+}
+
+export interface CallRow {
+  id: string;
+  thread: string;
+  at: string;
+  dialect: string;
+  model?: string;
+  status?: number;
+  error?: string;
+  audit?: string;
+  usage?: { input: number; output: number; thought: number; cached: number };
+  cost?: any;
+  target?: { provider?: string; endpoint?: string; wire?: string; model?: string };
+  answer?: { model?: string; stop?: string };
+  microseconds?: number;
+}
+
+export interface ThreadRow {
+  id: string;
+  kind: "agent" | "gateway" | "kept";
+  title?: string;
+  records: number;
+  bytes: number;
+  created: string;
+  updated: string;
+  forked_from?: string;
+  gone?: string;
+}
+
+export interface Finding {
+  rule: string;
+  severity: string;
+  path: string;
+  message: string;
+  fix: string;
+  provider_error?: string | null;
+  evidence?: Evidence[];
+}
+
+export interface Evidence {
+  kind: string;
+  url?: string;
+  source?: string;
+}
+
+export interface MapItem {
+  id: string;
+  model: string;
+  provider: string;
+  kind: string;
+  bytes: number;
+  text: string;
+}
+
+export interface MapCall {
+  id: string;
+  run?: string;
+  turn: number;
+  purpose?: string;
+  model: string;
+  provider: string;
+  at: string;
+  gave: number[];
+  spans: [number, number, string][];
+}
+
+export interface ThoughtMap {
+  thread: string;
+  kind: string;
+  forgotten: number;
+  items: MapItem[];
+  calls: MapCall[];
+}
+
+export interface Waiting {
+  id: string;
+  kind: string;
+  run: string;
+  title?: string;
+  opened: string;
+  expires?: string;
+  missing_tools: string[];
+  tool?: string;
+  args?: unknown;
+  redacted?: boolean;
+  questions?: Question[];
+  allowFreeText?: boolean;
+}
+
+export interface Question {
+  question: string;
+  header?: string;
+  multiSelect?: boolean;
+  placeholder?: string;
+  required?: boolean;
+  options?: { label: string; value?: string; description?: string; preview?: string }[];
+}

@@ -1,0 +1,36 @@
+// The build: a page, one script and one style sheet, named by their digests, and a list of them that the server includes.
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { defineConfig } from "vite";
+
+const out = join(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "../crates/server/assets");
+
+/** Writes `list.rs`: the files with their paths, in an order that does not change. */
+function listed() {
+  return {
+    name: "listed",
+    writeBundle(_options, bundle) {
+      const names = Object.keys(bundle).sort();
+      const lines = names.map((name) => `    ("${name}", include_bytes!("${name}").as_slice()),\n`);
+      writeFileSync(join(out, "list.rs"), `&[\n${lines.join("")}]\n`);
+    },
+  };
+}
+
+export default defineConfig({
+  base: "./",
+  esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
+  build: {
+    outDir: out,
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: false,
+    assetsInlineLimit: 0,
+    cssCodeSplit: false,
+    reportCompressedSize: false,
+    rollupOptions: { output: { entryFileNames: "assets/console-[hash].js", assetFileNames: "assets/console-[hash][extname]" } },
+  },
+  plugins: [listed()],
+  server: { proxy: { "/v1": "http://127.0.0.1:4400" } },
+});
