@@ -19,7 +19,7 @@ export function Difference({ before, after, same }: { before: string; after: str
       <p class="counts">
         <span class="plus">+{count(added)}</span> <span class="minus">−{count(removed)}</span> lines
       </p>
-      <pre tabIndex={0} role="region" aria-label="Difference">
+      <pre tabIndex={0} role="region" aria-label="Lines that differ">
         {pieces.slice(0, more).map((piece) =>
           "skipped" in piece ? (
             <div class="skipped">{plural(piece.skipped, "line")} the same</div>

@@ -122,7 +122,7 @@ function App() {
             </a>
           ))}
         </nav>
-        <footer>
+        <div class="foot">
           <ThemeSwitch theme={theme} set={setTheme} />
           <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">
             Shortcuts
@@ -139,7 +139,7 @@ function App() {
             </button>
           ) : null}
           {who.value ? <p class="who">tenant {who.value.tenant}</p> : null}
-        </footer>
+        </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} aria-live="off">
         <Page place={place} decided={inbox.again} />

@@ -83,7 +83,7 @@ function Picture({ map }: { map: ThoughtMap }) {
         {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} forgotten</span> : null}
       </p>
       <div class="map" tabIndex={0} role="region" aria-label="Thought map, which can be scrolled">
-        <svg width={width} height={height} role="img" aria-label={`${plural(calls.length, "call")} of ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
+        <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} of ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
           {models.map((model) => (
             <g>
               <line class="lane" x1={LEFT} x2={width - 12} y1={y(model)} y2={y(model)} />

@@ -147,10 +147,10 @@ function Tool({ row }: { row: ToolRow }) {
   const [tone, says] = PHASES[row.phase] ?? ["dim", row.phase];
   const { approval } = row;
   return (
-    <article class="row tool" aria-label={`Tool ${plain(row.name)}`}>
+    <article class="row tool" aria-label={`Tool ${plain(row.name.slice(0, 100))}`}>
       <header>
         <span class="label">Tool</span>
-        <code class="name">{plain(row.name)}</code>
+        <code class="name">{plain(row.name.slice(0, 100))}</code>
         <span class={`status ${tone}`}>
           <i aria-hidden="true" />
           {says}

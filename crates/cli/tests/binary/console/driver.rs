@@ -1,12 +1,11 @@
 //! A browser, driven over WebDriver: Debian's Chromium and its driver, spoken with in plain HTTP.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-
-use crate::support::serving::said_at;
 
 /// How long something may take to be seen, in milliseconds.
 const PATIENCE: u64 = 30_000;
@@ -14,6 +13,8 @@ const PATIENCE: u64 = 30_000;
 /// A browser with one window.
 pub(crate) struct Browser {
     driver: Child,
+    /// Whoever closes it takes the driver's word away.
+    _told: Lines<BufReader<ChildStdout>>,
     address: String,
     session: String,
 }
@@ -27,13 +28,13 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn();
         let mut driver = driver.ok()?;
-        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| {
+        let mut told = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = told.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, port) = line.split_once("started successfully on port ")?;
             Some(port.trim_end_matches('.').to_owned())
         });
         let address = format!("127.0.0.1:{}", port.expect("chromedriver tells its port"));
-        let mut browser = Self { driver, address, session: String::new() };
+        let mut browser = Self { driver, _told: told, address, session: String::new() };
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -56,11 +57,9 @@ impl Browser {
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let headers = "content-type: application/json\r\n";
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let said = said_at(&self.address, method, path, headers, &body);
-        let (_, answer) = said.split_once("\r\n\r\n").unwrap();
-        let answer: Value = serde_json::from_str(answer).unwrap();
+        let answer = exchange(&self.address, method, path, &body).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
         let value = answer["value"].clone();
         assert!(value["error"].is_null(), "{method} {path}: {value:#}");
         value
@@ -117,7 +116,7 @@ impl Browser {
 
     /// Waits until the page says that.
     pub(crate) fn reads(&self, words: &str) {
-        self.wait(&format!("document.body.innerText.includes({})", json!(words)));
+        self.wait(&format!("document.body.textContent.includes({})", json!(words)));
     }
 
     /// Clicks what has that accessible name, once it is there: a button, a link, an option.
@@ -126,9 +125,9 @@ impl Browser {
         self.on(&found, "click", &json!({}));
     }
 
-    /// Types into the field that is found so.
+    /// Types into the field that an expression finds.
     pub(crate) fn fill(&self, field: &str, text: &str) {
-        let found = self.wait(&format!("document.querySelector({})", json!(field)));
+        let found = self.wait(field);
         self.on(&found, "clear", &json!({}));
         self.on(&found, "value", &json!({ "text": text }));
     }
@@ -163,6 +162,29 @@ impl Browser {
     }
 }
 
+/// The body of an answer. The driver leaves connections open, so its length says where it ends.
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(address)?;
+    // Whoever hangs fails, and does not hang the tests.
+    stream.set_read_timeout(Some(Duration::from_millis(3 * PATIENCE)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line)? > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        line.clear();
+    }
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
 /// A script that finds what has that accessible name.
 fn named(name: &str) -> String {
     format!(
@@ -175,15 +197,7 @@ fn named(name: &str) -> String {
 impl Drop for Browser {
     fn drop(&mut self) {
         // The browser goes with its session, also where a test has failed: then nobody may fail once more.
-        if let Ok(mut stream) = TcpStream::connect(&self.address) {
-            let path = format!("/session/{}", self.session);
-            let request = format!(
-                "DELETE {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-                self.address
-            );
-            drop(stream.write_all(request.as_bytes()));
-            drop(stream.read_to_end(&mut Vec::new()));
-        }
+        drop(exchange(&self.address, "DELETE", &format!("/session/{}", self.session), ""));
         drop(self.driver.kill());
         drop(self.driver.wait());
     }

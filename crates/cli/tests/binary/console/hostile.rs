@@ -61,7 +61,9 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     let texts = texts();
     assert_eq!(texts.len(), 100);
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
-    std::fs::write(stage.kept.file("hostile.txt"), texts.join("\n")).unwrap();
+    let short: Vec<&str> =
+        texts.iter().map(String::as_str).filter(|text| text.len() < 500).collect();
+    std::fs::write(stage.kept.file("hostile.txt"), short.join("\n")).unwrap();
     let arguments =
         [&*texts[0], "--model", "sim/claude-sonnet-4-5", "--tool", "read=cat hostile.txt"];
     let ran = stage.run(agent, &arguments);
@@ -70,11 +72,11 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     let run = named(&ran.err, "run_");
     write(stage, &run, &texts);
     browser.open(&stage.page(&format!("run/{run}")));
-    browser.reads("complete");
+    browser.wait("document.querySelector('.connection.ended')");
     // All of it is looked at: down to the end, window by window.
     let mut at = -1;
     loop {
-        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight; return String(Math.round(box.scrollTop)); })()");
+        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
         let next: i64 = place.as_str().unwrap().parse().unwrap();
         if next == at {
             break;

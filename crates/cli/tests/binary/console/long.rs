@@ -31,7 +31,7 @@ pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
     figure("a run of 100 events opens in the console within", format!("{short:.0} ms"));
     figure("a run of 10,000 events opens in the console within", format!("{long:.0} ms"));
     figure("10,000 events against 100, at most 1.5", format!("{:.2}", long / short));
-    browser.reads("complete");
+    browser.wait("document.querySelector('.connection.ended')");
     let rows = browser.wait("Number(document.querySelector('.virtual li').getAttribute('aria-setsize')) >= 5000 && document.querySelector('.virtual li').getAttribute('aria-setsize')");
     figure("rows of the long timeline", rows.as_str().unwrap());
     let seen = scrolled(browser);
@@ -108,10 +108,10 @@ fn opened(browser: &Browser, stage: &Stage, run: &str) -> f64 {
     browser.open("about:blank");
     browser.open(&stage.page(&format!("run/{run}")));
     let at = browser.wait(
-        "(window.__readable ??= document.querySelectorAll('.row').length >= 8 && document.querySelector('.facts') && performance.now())",
+        "(window.__readable ||= document.querySelectorAll('.row').length >= 8 && document.querySelector('.facts') && performance.now())",
     );
     // The rest comes while one reads.
-    browser.reads("complete");
+    browser.wait("document.querySelector('.connection.ended')");
     at.as_f64().unwrap()
 }
 
