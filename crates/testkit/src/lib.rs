@@ -29,7 +29,7 @@ pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
 pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
-pub use crate::report::{figure, skip};
+pub use crate::report::{figure, pictures, skip};
 pub use crate::split::{chunks, split};
 pub use crate::spoil::{OPERATORS, On, Operator, Place, Shape, is_result, seals};
 pub use crate::workspace::workspace_root;

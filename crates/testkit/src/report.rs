@@ -3,6 +3,7 @@
 //! Both lines begin with a fixed word, so that `scripts/soak` can gather them.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 
 /// Prints one measured figure, such as `FIGURE recordings audited clean: 185 of 185`.
 pub fn figure(label: &str, value: impl Display) {
@@ -19,4 +20,10 @@ pub fn figure(label: &str, value: impl Display) {
 /// ```
 pub fn skip(reason: &str) {
     println!("SKIPPED: {reason}");
+}
+
+/// The folder in which a test leaves its pictures, where somebody wants them.
+#[expect(clippy::disallowed_methods, reason = "scripts/screenshots says where the pictures go")]
+pub fn pictures() -> Option<PathBuf> {
+    std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from)
 }

@@ -5,8 +5,8 @@ import { to, useAnswer, useTitle } from "../hooks";
 import { Empty, Id, Loading, Seal, sealState, Trouble, type SealState } from "../parts";
 import type { MapCall, MapItem, ThoughtMap } from "../types";
 
-const CELL = 22;
-const LANE = 38;
+const LANE = 42;
+const ROW = 24;
 const LEFT = 190;
 const TOP = 30;
 
@@ -46,6 +46,8 @@ const WORDS: Record<SealState, string> = {
 
 function Picture({ map }: { map: ThoughtMap }) {
   const { items, calls } = map;
+  // Few calls have much room, and many share it.
+  const step = Math.max(22, Math.min(44, Math.floor(720 / calls.length)));
   // Agents know models by their routes, origins by their own names: the lane is the model that was asked.
   const givenBy = new Map<number, number>();
   calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
@@ -66,9 +68,9 @@ function Picture({ map }: { map: ThoughtMap }) {
   });
   const lanes = TOP + models.length * LANE;
   const matrix = lanes + 34;
-  const width = LEFT + calls.length * CELL + 30;
-  const height = matrix + shownRows.length * CELL + 16;
-  const x = (column: number) => LEFT + column * CELL + CELL / 2;
+  const width = LEFT + calls.length * step + 30;
+  const height = matrix + shownRows.length * ROW + 16;
+  const x = (column: number) => LEFT + column * step + step / 2;
   const y = (model: string) => TOP + models.indexOf(model) * LANE + LANE / 2;
   const path = calls.map((call, column) => `${column ? "L" : "M"}${x(column)} ${y(call.model)}`).join("");
   const summary = [...tally].map(([state, times]) => `${times} times ${WORDS[state]}`).join(", ");
@@ -88,7 +90,7 @@ function Picture({ map }: { map: ThoughtMap }) {
             <g>
               <line class="lane" x1={LEFT} x2={width - 12} y1={y(model)} y2={y(model)} />
               <text x={LEFT - 14} y={y(model) + 4} text-anchor="end">
-                {short(plain(model))}
+                {short(plain(model.slice(model.indexOf("/") + 1)))}
               </text>
             </g>
           ))}
@@ -109,7 +111,7 @@ function Picture({ map }: { map: ThoughtMap }) {
           {shownRows.map((place, row) => {
             const item = items[place]!;
             const given = givenBy.get(place)!;
-            const middle = matrix + row * CELL + CELL / 2;
+            const middle = matrix + row * ROW + ROW / 2;
             return (
               <g class="item">
                 <text x={LEFT - 14} y={middle + 4} text-anchor="end">
@@ -124,7 +126,7 @@ function Picture({ map }: { map: ThoughtMap }) {
             );
           })}
           {cells.map(({ column, row, did }) => (
-            <Cell x={x(column)} y={matrix + row * CELL + CELL / 2} did={did} />
+            <Cell x={x(column)} y={matrix + row * ROW + ROW / 2} did={did} />
           ))}
         </svg>
       </div>
@@ -183,7 +185,7 @@ function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; item
 
 function Cell({ x, y, did }: { x: number; y: number; did: string }) {
   const state = sealState(did);
-  const half = 6;
+  const half = 7;
   return (
     <g class={`cell ${state}`}>
       <title>{plain(did)}</title>

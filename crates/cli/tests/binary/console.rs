@@ -1,4 +1,4 @@
-//! The console in a real browser: Debian's Chromium, driven over WebDriver. What it needs is installed by `scripts/ui` and
+//! The console in a real browser: Debian's Chromium, driven over `WebDriver`. What it needs is installed by `scripts/ui` and
 //! `scripts/browser`; where that is absent, the tests pass, and say so.
 //!
 //! | file | holds |
@@ -15,12 +15,10 @@ mod long;
 mod proxy;
 mod stage;
 
-use std::path::PathBuf;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use throughline_testkit::{skip, workspace_root};
+use throughline_testkit::{pictures, skip, workspace_root};
 
 use self::driver::Browser;
 use self::proxy::Says;
@@ -91,7 +89,7 @@ fn pages(played: &Played) -> Vec<(&'static str, String)> {
 
 /// Every page in both themes: no serious violation of accessibility, and a picture where one is wanted.
 fn screens(browser: &Browser, stage: &Stage, played: &Played, axe: &str) {
-    let folder = std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from);
+    let folder = pictures();
     for (name, place) in pages(played) {
         browser.open("about:blank");
         browser.open(&stage.page(&place));
@@ -156,7 +154,9 @@ fn watches(browser: &Browser, stage: &Stage) {
     let path = format!("/v1/agents/{}/messages/async", agent["id"].as_str().unwrap());
     let run = stage.said("POST", &path, &json!({"input": "Count slowly, please"}));
     let run = run["id"].as_str().unwrap();
-    let words = |from: u32, to: u32| (from..to).map(|n| format!("number {n} ")).collect::<String>();
+    let words = |from: u32, to: u32| {
+        (from..to).map(|n| format!("number {n} ")).collect::<Vec<_>>().concat()
+    };
     stage.slow.say(Says::Thought("I count them one by one, as I was asked to do. ".to_owned()));
     stage.slow.say(Says::Text(words(0, 20)));
     browser.open(&stage.page(&format!("run/{run}")));

@@ -9,7 +9,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 use throughline_agent::Runner;
 use throughline_core::{
-    Follow, Json, LogId, Name, Record, RedactionPolicy, StoreError, Tenant, json, unpack,
+    Json, LogId, Name, Record, RedactionPolicy, StoreError, Tenant, json, unpack,
 };
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
@@ -23,6 +23,9 @@ use crate::letta::{Asked, Denied, Told};
 
 /// How many events before the first one are read along, so that a text that is being written is looked at as before.
 const CONTEXT: u64 = 512;
+/// How many records are read at first, and at most: who opens a long run reads its beginning at once.
+const FIRST: u32 = 2;
+const MOST: u32 = 256;
 /// About how many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -56,8 +59,8 @@ async fn tell(
     sender: &Sender<Result<Bytes, Cut>>,
 ) -> Result<(), StoreError> {
     let (store, from) = (&*runner.store, after.saturating_sub(CONTEXT));
-    let mut follow = Follow::events(store, tenant.clone(), run.clone(), from).await?;
-    let mut telling = Telling::after(after);
+    let mut place = store.place_of_event(&tenant, &run, from).await?;
+    let (mut telling, mut page) = (Telling::after(after), FIRST);
     loop {
         // It is looked at before it is listened to: what comes meanwhile is heard then.
         let head = store.log(&tenant, &run).await?;
@@ -65,17 +68,21 @@ async fn tell(
             drop(sender.send(Ok(Bytes::from_static(b"event: end\ndata: {}\n\n"))).await);
             return Ok(());
         }
-        let records = tokio::select! {
-            records = timeout(ping, follow.next()) => records,
-            () = sender.closed() => return Ok(()),
-        };
-        let Ok(records) = records else {
-            if sender.send(Ok(Bytes::from_static(b": still here\n\n"))).await.is_err() {
+        let records = store.read(&tenant, &run, place, page).await?;
+        let Some(last) = records.last() else {
+            let more = tokio::select! {
+                more = timeout(ping, store.wait(&tenant, &run, place)) => more,
+                () = sender.closed() => return Ok(()),
+            };
+            let quiet = Bytes::from_static(b": still here\n\n");
+            if more.is_err() && sender.send(Ok(quiet)).await.is_err() {
                 return Ok(());
             }
+            more.unwrap_or(Ok(()))?;
             continue;
         };
-        for record in &records? {
+        (place, page) = (last.seq, (4 * page).min(MOST));
+        for record in &records {
             telling.hear(record);
             if telling.out.len() >= CHUNK && !telling.send(sender).await {
                 return Ok(());
@@ -131,6 +138,7 @@ impl Telling {
     }
 
     fn hear(&mut self, record: &Record) {
+        self.heard = self.heard.max(record.events.map_or(0, |(_, last)| last));
         match unpack(record) {
             Ok(events) => {
                 for (number, event) in events {
@@ -205,7 +213,6 @@ impl Telling {
     }
 
     fn put(&mut self, number: u64, at: Timestamp, said: &Json) {
-        self.heard = self.heard.max(number);
         let data = json::object(|o| {
             o.number("n", number).string("at", &at.to_string()).raw("said", said);
         });

@@ -1,4 +1,4 @@
-//! A browser, driven over WebDriver: Debian's Chromium and its driver, spoken with in plain HTTP.
+//! A browser, driven over `WebDriver`: Debian's Chromium and its driver, spoken with in plain HTTP.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ impl Browser {
             "timeouts": {"script": 2 * PATIENCE, "pageLoad": PATIENCE},
         }}});
         let begun = browser.ask("POST", "/session", &wanted);
-        browser.session = begun["sessionId"].as_str().unwrap().to_owned();
+        begun["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
         browser.size(1280, 900);
         Some(browser)
     }
