@@ -32,7 +32,7 @@ pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
     figure("a run of 10,000 events opens in the console within", format!("{long:.0} ms"));
     figure("10,000 events against 100, at most 1.5", format!("{:.2}", long / short));
     browser.wait("document.querySelector('.connection.ended')");
-    let rows = browser.wait("Number(document.querySelector('.virtual li').getAttribute('aria-setsize')) >= 5000 && document.querySelector('.virtual li').getAttribute('aria-setsize')");
+    let rows = browser.wait("Number(document.querySelector('.virtual li').getAttribute('aria-setsize')) >= 7000 && document.querySelector('.virtual li').getAttribute('aria-setsize')");
     figure("rows of the long timeline", rows.as_str().unwrap());
     let seen = scrolled(browser);
     let most = seen["nodes"].as_u64().unwrap();
