@@ -31,6 +31,7 @@ export interface ThoughtRow extends Base {
   summary: boolean;
   sealed: number;
   whole: boolean;
+  discarded?: boolean;
 }
 
 export interface MessageRow extends Base {
@@ -40,6 +41,7 @@ export interface MessageRow extends Base {
   ephemeral: boolean;
   whole: boolean;
   final?: boolean;
+  discarded?: boolean;
 }
 
 export interface ToolRow extends Base {
@@ -192,6 +194,17 @@ export class Timeline {
       this.turn.phase = said.phase;
       this.turn.reason = said.reason;
       this.turn.rev += 1;
+      if (said.phase === "discarded") this.throwAway();
+    }
+  }
+
+  /** What the turn had said so far comes no further. */
+  private throwAway() {
+    for (const row of this.rows.slice(this.rows.lastIndexOf(this.turn!))) {
+      if ((row.kind !== "thought" && row.kind !== "message") || row.whole) continue;
+      row.whole = true;
+      row.discarded = true;
+      row.rev += 1;
     }
   }
 

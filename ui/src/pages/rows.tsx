@@ -106,11 +106,11 @@ function Thought({ row, fate }: { row: ThoughtRow; fate?: Fated }) {
     <article class="row thought" aria-label="Thought">
       <header>
         <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
-        {row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
+        {row.discarded ? <span class="tag warn">thrown away</span> : row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
         {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
         <At at={row.at} />
       </header>
-      {row.text ? <Words text={row.text} /> : row.whole ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
+      {row.text ? <Words text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
     </article>
   );
 }
@@ -122,7 +122,7 @@ function Message({ row }: { row: MessageRow }) {
       <header>
         <span class="label">{plain(label)}</span>
         {row.ephemeral ? <span class="tag warn">in no thread</span> : null}
-        {row.whole ? null : <span class="writing">writing</span>}
+        {row.discarded ? <span class="tag warn">thrown away</span> : row.whole ? null : <span class="writing">writing</span>}
         <At at={row.at} />
       </header>
       <Words text={row.text} />
