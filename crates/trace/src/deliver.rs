@@ -1,5 +1,9 @@
 //! A parcel is handed to all sinks, with patience. Who fails makes the trace partial, and all others are told so.
 
+#[cfg(test)]
+#[path = "deliver_tests.rs"]
+mod deliver_tests;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
