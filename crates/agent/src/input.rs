@@ -138,11 +138,15 @@ impl Counted {
 }
 
 impl Replayed {
-    /// Counts what became of these Items.
-    pub fn of(fates: &[Fate], items: &[Item]) -> Self {
-        let mut replayed = Self::default();
+    /// The Items that are thoughts.
+    pub fn thoughts(items: &[Item]) -> HashSet<ItemId> {
         let thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
-        let thoughts: HashSet<&ItemId> = thoughts.map(|item| &item.id).collect();
+        thoughts.map(|item| item.id.clone()).collect()
+    }
+
+    /// Counts what became of what was sent, of which these are the thoughts.
+    pub fn of(fates: &[Fate], thoughts: &HashSet<ItemId>) -> Self {
+        let mut replayed = Self::default();
         for fate in fates {
             let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
             if let Some(did) = visible {

@@ -14,6 +14,7 @@ mod input;
 mod limits;
 mod narrate;
 mod plan;
+mod ports;
 mod progress;
 mod question;
 mod run;
@@ -34,12 +35,13 @@ pub use crate::input::{Counted, Ended, Heard, Input, Replayed, Span, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{narrate, sentence};
 pub use crate::plan::MANAGE_TODO_LIST;
+pub use crate::ports::Ports;
 pub use crate::progress::{
-    BreakerState, Ephemeral, OpenCall, Phase, Progress, Purpose, Reflected, RunStatus, Spent,
-    Stage, Trial,
+    BreakerState, Ephemeral, ModelSpent, OpenCall, Phase, Progress, Purpose, Reflected, RunStatus,
+    Spent, Stage, Trial,
 };
 pub use crate::question::ASK_USER_QUESTION;
-pub use crate::run::{Begun, Ports, RUN, RunError, Runner, Start, Watcher, Word, is_inbox};
+pub use crate::run::{Begun, RUN, RunError, Runner, Start, Watcher, Word, is_inbox};
 pub use crate::snapshot::{InvalidSnapshot, Snapshot, parse_snapshot};
 pub use crate::state::State;
 pub use crate::step::step;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{Json, Name, Usage};
+use throughline_core::{Json, Name, Origin, Usage};
 
 /// How far a run is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct Progress {
     /// What it used.
     #[serde(default)]
     pub spent: Spent,
+    /// The same, for each model that answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_model: Vec<ModelSpent>,
     /// Since when it is at work, without the time in which it waited for a person.
     pub since: Name,
     /// The gate that it is in.
@@ -70,6 +73,17 @@ pub struct Progress {
     /// The last word in its inbox that was heard.
     #[serde(default)]
     pub heard: u64,
+}
+
+impl Progress {
+    /// How the run stands.
+    pub fn status(&self) -> RunStatus {
+        match &self.phase {
+            Phase::Asking { .. } | Phase::Working => RunStatus::Running,
+            Phase::Waiting => RunStatus::Waiting,
+            Phase::Ended { status, .. } => *status,
+        }
+    }
 }
 
 /// What a run does now.
@@ -234,9 +248,40 @@ pub struct Spent {
     pub cost_usd: f64,
 }
 
+/// What the answers of one model used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSpent {
+    /// The account that was asked, by its configured label.
+    pub account: Name,
+    /// The model that was asked for, as its provider calls it.
+    pub model: Name,
+    /// How many answers there were.
+    pub answers: u64,
+    /// What they used.
+    pub spent: Spent,
+}
+
+impl Progress {
+    /// Counts one more answer in.
+    pub(crate) fn spend(&mut self, by: &Origin, usage: &Usage, cost: Option<f64>) {
+        self.spent.add(usage, cost);
+        let is_it = |one: &ModelSpent| one.account == by.account && one.model == by.asked;
+        let place = self.by_model.iter().position(is_it).unwrap_or_else(|| {
+            let (account, model) = (by.account.clone(), by.asked.clone());
+            self.by_model.push(ModelSpent { account, model, answers: 0, spent: Spent::default() });
+            self.by_model.len() - 1
+        });
+        if let Some(one) = self.by_model.get_mut(place) {
+            one.answers += 1;
+            one.spent.add(usage, cost);
+        }
+    }
+}
+
 impl Spent {
     /// Counts one more answer in.
-    pub(crate) fn add(&mut self, usage: &Usage, cost: Option<f64>) {
+    fn add(&mut self, usage: &Usage, cost: Option<f64>) {
         self.input = self.input.saturating_add(usage.input);
         self.cached = self.cached.saturating_add(usage.cached);
         self.output = self.output.saturating_add(usage.output);

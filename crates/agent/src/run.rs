@@ -14,6 +14,8 @@ mod ask;
 mod drive;
 mod keep;
 mod load;
+mod memory;
+mod note;
 mod restore;
 mod word;
 
@@ -30,10 +32,12 @@ pub use crate::run::word::Word;
 
 use crate::action::Refusal;
 use crate::cast::{ByLength, Cast, Casting};
-use crate::config::InvalidConfig;
+use crate::config::{AgentConfig, InvalidConfig};
 use crate::input::{Input, What};
+use crate::ports::Ports;
 use crate::progress::{Progress, RunStatus};
 use crate::run::keep::Held;
+use crate::run::memory::Memory;
 use crate::state::State;
 use crate::step::step;
 use crate::tool::Tool;
@@ -66,6 +70,8 @@ pub struct Runner {
     pub lease: Duration,
     /// Who is told which runs go on here.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// The Threads that it remembers.
+    memory: Memory,
 }
 
 /// Whoever wants to know which runs go on in this process: a tracer, for one. Nothing waits for it.
@@ -123,6 +129,19 @@ pub struct Start {
     pub once: Vec<Name>,
 }
 
+impl Start {
+    /// Somebody says something to an agent of that declaration, on a new Thread.
+    pub fn new(tenant: impl Into<Tenant>, agent: AgentConfig, said: &str) -> Self {
+        Self {
+            tenant: tenant.into(),
+            thread: None,
+            casting: Casting::solo(agent, Vec::new()),
+            said: vec![Body::Text(said.into())],
+            once: Vec::new(),
+        }
+    }
+}
+
 /// A run that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
@@ -150,6 +169,7 @@ impl Runner {
             secret,
             lease: Duration::from_secs(15),
             watcher: None,
+            memory: Memory::default(),
         }
     }
 
@@ -158,6 +178,15 @@ impl Runner {
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let named = tools.into_iter().map(|tool| (tool.spec().name, tool));
         self.tools = Arc::new(named.collect());
+        self
+    }
+
+    /// The same, with this tool besides.
+    #[must_use]
+    pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
+        let mut tools = BTreeMap::clone(&self.tools);
+        tools.insert(tool.spec().name, Arc::new(tool));
+        self.tools = Arc::new(tools);
         self
     }
 
@@ -177,20 +206,23 @@ impl Runner {
         self.check_costs(&cast)?;
         let run = LogId(self.ids.fresh("run"));
         let thread = match &start.thread {
-            Some(thread) => load::thread(&*self.store, &start.tenant, thread).await?,
-            None => load::OpenThread::new(LogId(self.ids.fresh("thread"))),
+            Some(thread) => load::thread(self, &start.tenant, thread).await?,
+            None => {
+                let era = load::era(self, &start.tenant).await?;
+                load::OpenThread::new(LogId(self.ids.fresh("thread")), era)
+            }
         };
-        if let Some(before) = &thread.run
-            && let Err(busy) = self.must_be_over(&start.tenant, before).await
+        if let Some(before) = thread.run()
+            && let Err(busy) = self.must_be_over(&start.tenant, &before).await
         {
+            self.memory.put(start.tenant.clone(), thread, Arc::clone(&self.counter));
             // What was asked before is the same run, however it stands.
             return self.begun_before(&start.tenant, &start.once).await?.ok_or(busy);
         }
         let now = self.clock.now();
         let log = thread.log.clone();
-        let of = Held::of(self, start.tenant.clone(), run.clone(), thread);
-        let (mut held, known, window) = of;
-        let mut state = State::new(run.0.clone(), cast, known, window, &now.to_string());
+        let (mut held, known) = Held::of(self, start.tenant.clone(), run.clone(), thread);
+        let mut state = State::beginning(run.0.clone(), cast, known, &now.to_string());
         state.progress.from = held.folded.last;
         let casting = serde_json::to_vec(&state.cast.casting);
         let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
@@ -205,6 +237,7 @@ impl Runner {
         if let Some((thread, run)) = kept.repeated {
             return Ok(Begun { run, thread, repeated: true });
         }
+        held.remember(state);
         Ok(Begun { run, thread: log, repeated: false })
     }
 
@@ -214,14 +247,7 @@ impl Runner {
         tenant: &Tenant,
         once: &[Name],
     ) -> Result<Option<Begun>, RunError> {
-        if once.is_empty() {
-            return Ok(None);
-        }
-        // Nothing can be expected of a log that is not there, so this is kept by nobody and only finds what was.
-        let nowhere = Append::to(self.ids.fresh("nowhere").to_string()).expecting(u64::MAX);
-        let mut batch = Batch::of(tenant.clone()).append(nowhere);
-        batch.once = once.to_vec();
-        let Ok(receipt) = self.store.commit(batch).await else { return Ok(None) };
+        let Some(receipt) = self.kept_under(tenant, once).await? else { return Ok(None) };
         let mut logs = receipt.written.into_iter().map(|written| written.log);
         let (thread, run) = (logs.next(), logs.next());
         Ok(thread.zip(run).map(|(thread, run)| Begun { run, thread, repeated: true }))
@@ -229,7 +255,7 @@ impl Runner {
 
     /// All that is known of a run.
     pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
-        let (_, state) = load::run(self, tenant, run).await?;
+        let (_, state) = load::read_run(self, tenant, run).await?;
         Ok(state)
     }
 
@@ -245,7 +271,8 @@ impl Runner {
 
     /// How a run stands.
     pub async fn status(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
-        Ok(self.state(tenant, run).await?.status())
+        let (_, progress) = self.progress(tenant, run).await?;
+        Ok(progress.status())
     }
 
     /// Leaves a word for whoever holds the run. If nobody does, it is heard by who takes it next.
@@ -325,16 +352,6 @@ impl Runner {
     pub(crate) fn thread_secret(&self, thread: &LogId) -> ThreadSecret {
         ThreadSecret::new(*blake3::keyed_hash(&self.secret, thread.0.as_bytes()).as_bytes())
     }
-}
-
-/// What a runner cannot do without, besides a store and models.
-pub struct Ports {
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// Ids that nobody else makes up.
-    pub ids: Arc<dyn Ids>,
-    /// From which the Threads' own secrets are made.
-    pub secret: [u8; 32],
 }
 
 /// The log in which others leave a word for whoever holds the run.

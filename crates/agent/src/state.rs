@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use throughline_core::{Json, Message, Name, Nullable, Plan, SmartState};
+use throughline_core::{Body, Json, Message, Name, Nullable, Plan, Role, SmartState};
 
 use crate::cast::{Cast, Part};
 use crate::progress::{Phase, Progress, RunStatus};
-use crate::window::Window;
+use crate::window::{Kept, Window};
 
 /// All that is known of a run.
 #[derive(Clone, Debug)]
@@ -24,6 +24,23 @@ pub struct State {
     pub(crate) calls: HashSet<Name>,
 }
 
+/// What a Thread tells every run on it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) smart: SmartState,
+    pub(crate) window: Window,
+    pub(crate) calls: HashSet<Name>,
+}
+
+impl Known {
+    pub(crate) fn new(smart: SmartState, window: Window) -> Self {
+        let ran = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
+        let ran = ran.filter_map(|execution| execution.tool_call_id.clone());
+        let calls = window.calls().map(|call| call.0.clone()).chain(ran).collect();
+        Self { smart, window, calls }
+    }
+}
+
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         self.cast.casting == other.cast.casting
@@ -36,6 +53,10 @@ impl PartialEq for State {
 impl State {
     /// A run that has not begun, on a Thread of which that is known.
     pub fn new(run: Name, cast: Arc<Cast>, smart: SmartState, window: Window, now: &str) -> Self {
+        Self::beginning(run, cast, Known::new(smart, window), now)
+    }
+
+    pub(crate) fn beginning(run: Name, cast: Arc<Cast>, known: Known, now: &str) -> Self {
         let progress = Progress {
             run,
             agent: cast.casting.first.clone(),
@@ -47,6 +68,7 @@ impl State {
             calls: Vec::new(),
             answers_at: 0,
             spent: crate::progress::Spent::default(),
+            by_model: Vec::new(),
             since: Name::from(now),
             gate: None,
             breakers: std::collections::BTreeMap::new(),
@@ -59,15 +81,23 @@ impl State {
             from: 0,
             heard: 0,
         };
-        Self::resumed(cast, smart, window, progress)
+        Self::of(cast, known, progress)
     }
 
     /// A run that goes on from there.
     pub fn resumed(cast: Arc<Cast>, smart: SmartState, window: Window, progress: Progress) -> Self {
-        let ran = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
-        let ran = ran.filter_map(|execution| execution.tool_call_id.clone());
-        let calls = window.calls().map(|call| call.0.clone()).chain(ran).collect();
+        Self::of(cast, Known::new(smart, window), progress)
+    }
+
+    pub(crate) fn of(cast: Arc<Cast>, known: Known, progress: Progress) -> Self {
+        let Known { smart, window, calls } = known;
         Self { cast, smart, window, progress, calls }
+    }
+
+    /// What of it the Thread tells every run on it.
+    pub(crate) fn into_known(self) -> Known {
+        let Self { smart, window, calls, .. } = self;
+        Known { smart, window, calls }
     }
 
     /// Nothing but who takes part and how far it is: what stands here while a step is being made.
@@ -83,13 +113,20 @@ impl State {
         SmartState { messages: Message::of(&items), ..self.smart.clone() }
     }
 
+    /// What the agent answered: the text of the last message, if it is the agent's.
+    pub fn answer(&self) -> Option<String> {
+        let last = self.window.items.last()?.item.place.message;
+        let is_last = |kept: &&Kept| kept.item.place.message == last;
+        let texts = self.window.items.iter().filter(is_last).filter_map(|Kept { item, .. }| {
+            let is_own = item.role == Role::Assistant;
+            if let (Body::Text(text), true) = (&item.body, is_own) { Some(&**text) } else { None }
+        });
+        Some(texts.collect::<String>()).filter(|text| !text.is_empty())
+    }
+
     /// How the run stands.
     pub fn status(&self) -> RunStatus {
-        match &self.progress.phase {
-            Phase::Asking { .. } | Phase::Working => RunStatus::Running,
-            Phase::Waiting => RunStatus::Waiting,
-            Phase::Ended { status, .. } => *status,
-        }
+        self.progress.status()
     }
 
     /// The model that is asked for the next step.

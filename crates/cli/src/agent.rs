@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use throughline_agent::{Ports, RunError, Runner, Watcher};
 use throughline_codec::Catalog;
-use throughline_core::{ModelError, Models, Name, Tenant, Trouble, Upstream};
+use throughline_core::{ModelError, Models, Name, RedactionPolicy, Tenant, Trouble, Upstream};
 use throughline_provider::{EndpointModels, Http};
 use throughline_server::Directory as _;
 use throughline_sim::Simulator;
@@ -45,6 +45,8 @@ pub(crate) struct House {
     pub(crate) runner: Runner,
     pub(crate) journal: Journal,
     pub(crate) tenant: Tenant,
+    /// What nobody is shown.
+    pub(crate) policy: RedactionPolicy,
     /// The simulators, which stop when this is dropped.
     _simulator: Option<Simulator>,
     traced: Option<Arc<Traced>>,
@@ -108,7 +110,8 @@ impl House {
         runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
         let runner = runner.with_tools(tools.open().await?);
         let tenant = Tenant::from(at.tenant.as_str());
-        Ok(Self { runner, journal, tenant, _simulator: simulator, traced })
+        let policy = config::redaction(at.config.as_deref())?;
+        Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traced })
     }
 
     /// What a failure of a run means here: who is to do what.
@@ -141,11 +144,7 @@ fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Fail
 
 /// What every runner of a store has: whichever process goes on with a run has the same.
 fn ports_of(journal: &Journal) -> Ports {
-    Ports {
-        clock: Arc::new(ports::Now),
-        ids: Arc::new(ports::Timely),
-        secret: journal.derived_key("agent threads"),
-    }
+    Ports::usual(journal.derived_key("agent threads"))
 }
 
 /// A runner over a store, which asks the models that the configuration reaches, at its prices.
@@ -167,15 +166,18 @@ fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModel
     EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(Trouble::Other, message);
         let reached = book.reach(model).map_err(unknown)?;
-        let reached = reached.into_iter().next();
-        let reached = reached.ok_or_else(|| unknown(format!("nobody answers to {model}")))?;
-        if reached.is_callers {
-            let variable = reached.provider.key_env.as_deref().map(|name| format!("set {name}"));
+        // There are no callers here whose keys could go along.
+        let (without, with): (Vec<_>, Vec<_>) = reached.into_iter().partition(|one| one.is_callers);
+        if let (Some(missing), true) = (without.first(), with.is_empty()) {
+            let variable = missing.provider.key_env.as_deref().map(|name| format!("set {name}"));
             let advice = variable.unwrap_or_else(|| "configure one in throughline.toml".to_owned());
-            return Err(unknown(format!("there is no key for {}: {advice}", reached.endpoint)));
+            return Err(unknown(format!("there is no key for {}: {advice}", missing.endpoint)));
         }
-        let target = catalog.target(&reached.provider, &reached.model, &reached.account);
-        Ok((reached.endpoint, target))
+        let found = with.into_iter().map(|one| {
+            let target = catalog.target(&one.provider, &one.model, &one.account);
+            (one.endpoint, target)
+        });
+        Ok(found.collect())
     })
 }
 

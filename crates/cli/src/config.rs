@@ -20,6 +20,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use throughline_codec::Catalog;
+use throughline_core::RedactionPolicy;
+use throughline_tools::Declared;
 
 use crate::environment::{folder, variable};
 use crate::failure::Failure;
@@ -29,7 +31,7 @@ pub(crate) use self::file::price_table;
 pub(crate) use self::provider::shown_variable;
 pub(crate) use self::routes::{Credential, Endpoint, Routes};
 pub(crate) use self::settings::{
-    Capture, Gateway, LogLevel, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+    Agents, Capture, Gateway, LogLevel, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
 };
 pub(crate) use self::show::run as show;
 pub(crate) use self::tracing::TracingSettings;
@@ -49,7 +51,7 @@ const NAME: &str = "throughline.toml";
 const TOLD: usize = 5;
 
 /// How the gateway is to work.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// The file that said so; none where everything is as usual.
     pub(crate) file: Option<PathBuf>,
@@ -59,6 +61,12 @@ pub(crate) struct Config {
     pub(crate) store: StoreSettings,
     /// `[gateway]`
     pub(crate) gateway: Gateway,
+    /// `[agents]`
+    pub(crate) agents: Agents,
+    /// `[mcp.NAME]` and `[http.NAME]`: the tools of agents.
+    pub(crate) tools: Declared,
+    /// `[redaction]`: what nobody is shown of agents.
+    pub(crate) redaction: Option<RedactionPolicy>,
     /// `[providers.NAME]` and `[[routes]]`, with the built-in providers.
     pub(crate) routes: Routes,
     /// `[prices."model"]`
@@ -67,6 +75,11 @@ pub(crate) struct Config {
     pub(crate) tracing: TracingSettings,
     /// The lines of the keys that the file has, by their paths.
     lines: BTreeMap<String, usize>,
+}
+
+/// What nobody is shown, as the configuration says; else the usual secrets.
+pub(crate) fn redaction(file: Option<&Path>) -> Result<RedactionPolicy, Failure> {
+    Ok(load(file)?.redaction.unwrap_or_default())
 }
 
 /// The configuration of that file, or of the first that is found; the defaults where there is none.

@@ -58,15 +58,14 @@ async fn waiting(house: &House, run: Option<&LogId>) -> Result<Vec<Waiting>, Fai
             // What waits in a log that is no run of an agent is told by its name alone.
             None => house.runner.state(&house.tenant, &log).await.ok(),
         };
-        waiting.push(Waiting::of(pending, state.as_ref()));
+        waiting.push(Waiting::of(pending, state.as_ref(), &house.policy));
         states.insert(log, state);
     }
     Ok(waiting)
 }
 
 impl Waiting {
-    fn of(pending: Pending, state: Option<&State>) -> Self {
-        let policy = RedactionPolicy::default();
+    fn of(pending: Pending, state: Option<&State>, policy: &RedactionPolicy) -> Self {
         let shown = |value: &Json| policy.redact_json(value, Thoughts::Redact).into_owned();
         let approval = state.and_then(|state| approvals(state).find(|one| one.id == pending.id));
         let call = approval.map(|one| (one.tool_name.clone(), shown(&one.args)));

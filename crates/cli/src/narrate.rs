@@ -4,6 +4,7 @@ use throughline_agent::narrate;
 use throughline_core::{LogId, LogKind, RedactionPolicy, RunEvent, Store as _};
 
 use crate::agent::events_of;
+use crate::config;
 use crate::failure::Failure;
 use crate::options::Narrate;
 use crate::record;
@@ -17,7 +18,7 @@ pub(crate) fn run(options: &Narrate) -> Result<(), Failure> {
     let policy = match &options.redaction {
         Some(file) => record::policy(file)?,
         None if options.no_redaction => RedactionPolicy::nothing(),
-        None => RedactionPolicy::default(),
+        None => config::redaction(options.at.config.as_deref())?,
     };
     store::with(&options.at, Missing::Fails, |opened| {
         let run = LogId::from(options.run.as_str());

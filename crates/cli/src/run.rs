@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
             return told_detached(using.format, &begun.run, &begun.thread, &hint);
         }
         let style = Style::new().cyan();
-        let mut live = Live::new(using.format);
+        let mut live = Live::new(using.format, house.policy.clone());
         live.aside("▸", style, &format!("{} of {}", begun.run, begun.thread))?;
         Watch { house, using, hint, run: begun.run, seen: 0, live }.go_on().await
     })
@@ -60,7 +60,7 @@ pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
         let head = throughline_core::Store::log(&house.journal, &house.tenant, &run).await;
         let seen = head.map_err(|error| house.failed(error.into()))?.map_or(0, |head| head.last);
         let hint = Hint::new(&options.at, Some(using));
-        let live = Live::new(using.format);
+        let live = Live::new(using.format, house.policy.clone());
         Watch { house, using, hint, run, seen, live }.go_on().await
     })
 }
@@ -205,7 +205,7 @@ impl Watch<'_> {
     async fn decide(&mut self, state: &State) -> Result<bool, Failure> {
         let mut signals = Signals::new().context("signals cannot be waited for")?;
         let words = tokio::select! {
-            words = decisions(state) => words?,
+            words = decisions(state, &self.house.policy) => words?,
             () = signals.asked_to_stop() => return Err(self.left()),
         };
         let Some(words) = words.filter(|words| !words.is_empty()) else { return Ok(false) };

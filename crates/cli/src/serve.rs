@@ -93,9 +93,15 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         Capture::Relaxed => replay.relaxed(),
     };
     let upstream: Arc<dyn Upstream> = Arc::new(upstream);
-    let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream));
+    let tools = config.tools.clone().open().await;
+    let tools = tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?;
+    let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
+    runner.lease = config.agents.lease;
     runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
-    let agents = AgentApi::new(runner).with_archive(Arc::new(journal.clone()));
+    let mut agents = AgentApi::new(runner).with_archive(Arc::new(journal.clone()));
+    if let Some(policy) = &config.redaction {
+        agents = agents.with_redaction(policy.clone());
+    }
     let gateway = Gateway {
         replay: Arc::new(replay),
         upstream,

@@ -1,6 +1,7 @@
 //! Reading the members of a JSON document one by one, and saying clearly which of them is wrong.
 
 mod members;
+mod schema;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::number::Number;
 
 pub use crate::document::members::Nullable;
 pub(crate) use crate::document::members::{Member, Record, object, record};
+pub(crate) use crate::document::schema::{Definitions, Shape, list_of, of_type};
 
 /// What is wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -89,8 +89,8 @@ pub use crate::state::{
 pub use crate::store::{
     Append, Asked, Batch, Boxed, Content, Era, EventWriter, Fence, Fold, Folded, Follow, ForkPoint,
     Found, Lease, LogHead, LogId, LogKind, LogOpening, NewRecord, NodeId, Pack, Pending,
-    PendingStatus, Receipt, Record, Rewind, Sight, Store, StoreError, Tenant, VaultKey, VaultNode,
-    VaultTurn, Written, kind, pack, split, unpack,
+    PendingStatus, RUNNING, Receipt, Record, Rewind, Sight, Store, StoreError, Tenant, Unattended,
+    VaultKey, VaultNode, VaultTurn, Written, kind, pack, split, unpack,
 };
 pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{

@@ -20,6 +20,7 @@ use std::borrow::Cow;
 
 use crate::json::{self, Json};
 use crate::name::Name;
+use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 use crate::view::{Message, ThinkingBlock};
 
 pub use crate::redaction::pattern::{InvalidPattern, Pattern};
@@ -137,7 +138,7 @@ impl RedactionPolicy {
     /// A JSON value in which only what has to go is changed; every other byte stays. Strings lose their secrets, and members
     /// their values, as the policy says.
     ///
-    /// A thought is known by its place: in an object whose `type` says thinking, reasoning or reflection, in a part with
+    /// A thought is known by its place: in an object whose `type` says thinking, thought, reasoning or reflection, in a part with
     /// `"thought": true`, or in a member such as `thinking`, `reasoning` and `reasoning_content`.
     pub fn redact_json<'j>(&self, value: &'j Json, thoughts: Thoughts) -> Cow<'j, Json> {
         tree::redact(self, value, thoughts)
@@ -149,6 +150,23 @@ impl RedactionPolicy {
             return Cow::Owned(json::string(REDACTED));
         }
         self.redact_json(payload, Thoughts::Redact)
+    }
+
+    /// What an event of a run says. What is looked for may be cut anywhere, so where the policy has patterns of its own a piece
+    /// says nothing: it is told whole later.
+    pub fn redact_run_event(&self, event: &RunEvent) -> Json {
+        let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
+        let document = match event {
+            RunEvent::Thought(thought) if looks && thought.phase == ThoughtPhase::Delta => {
+                let text = thought.text.as_ref().map(|_| REDACTED.into());
+                ThoughtEvent { text, ..thought.clone() }.json()
+            }
+            RunEvent::Stream(piece) if looks => {
+                StreamEvent { text: REDACTED.into(), ..piece.clone() }.json()
+            }
+            whole => whole.json(),
+        };
+        self.redact_event(&event.name(), &document).into_owned()
     }
 
     fn redact_member<'j>(&self, name: &str, value: &'j Json) -> Cow<'j, Json> {

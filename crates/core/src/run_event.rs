@@ -16,8 +16,8 @@ pub use crate::run_event::events::{
 
 use std::borrow::Cow;
 
-use crate::document::{Fields, InvalidDocument, Record};
-use crate::json::Json;
+use crate::document::{Definitions, Fields, InvalidDocument, Record};
+use crate::json::{self, Json};
 
 /// One thing that happened in a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +139,61 @@ impl RunEvent {
             Self::Usage(event) => event.json(),
             Self::Unknown(event) => event.clone(),
         }
+    }
+
+    /// The JSON Schema of all events.
+    pub fn schema() -> Json {
+        let mut definitions = Definitions::default();
+        let known = [
+            (ToolCallEvent::TYPE, definitions.refer::<ToolCallEvent>()),
+            (ToolApprovalEvent::TYPE, definitions.refer::<ToolApprovalEvent>()),
+            (UserQuestionEvent::TYPE, definitions.refer::<UserQuestionEvent>()),
+            (PlanEvent::TYPE, definitions.refer::<PlanEvent>()),
+            (SummarizationEvent::TYPE, definitions.refer::<SummarizationEvent>()),
+            (FinalAnswerEvent::TYPE, definitions.refer::<FinalAnswerEvent>()),
+            (MetadataEvent::TYPE, definitions.refer::<MetadataEvent>()),
+            (HandoffEvent::TYPE, definitions.refer::<HandoffEvent>()),
+            (GuardrailEvent::TYPE, definitions.refer::<GuardrailEvent>()),
+            (ProgressEvent::TYPE, definitions.refer::<ProgressEvent>()),
+            (StreamEvent::TYPE, definitions.refer::<StreamEvent>()),
+            (CancelledEvent::TYPE, definitions.refer::<CancelledEvent>()),
+            (SubagentEvent::TYPE, definitions.refer::<SubagentEvent>()),
+            (ReflectionEvent::TYPE, definitions.refer::<ReflectionEvent>()),
+            (RunStatusEvent::TYPE, definitions.refer::<RunStatusEvent>()),
+            (TurnEvent::TYPE, definitions.refer::<TurnEvent>()),
+            (MessageEvent::TYPE, definitions.refer::<MessageEvent>()),
+            (ThoughtEvent::TYPE, definitions.refer::<ThoughtEvent>()),
+            (LimitEvent::TYPE, definitions.refer::<LimitEvent>()),
+            (GateEvent::TYPE, definitions.refer::<GateEvent>()),
+            (ReplayEvent::TYPE, definitions.refer::<ReplayEvent>()),
+            (UsageEvent::TYPE, definitions.refer::<UsageEvent>()),
+        ];
+        let other = json::object(|out| {
+            out.string("description", "An event of another type, verbatim.");
+            out.string("type", "object").object("properties", |out| {
+                out.object("type", |out| {
+                    out.string("type", "string").object("not", |out| {
+                        out.array("enum", |list| {
+                            for (name, _) in &known {
+                                list.string(name);
+                            }
+                        });
+                    });
+                });
+            });
+            out.array("required", |list| {
+                list.string("type");
+            });
+        });
+        let about = "One thing that happened in a run. Members that are not declared are kept.";
+        definitions.document("RunEvent", about, |out| {
+            out.array("oneOf", |list| {
+                for (_, schema) in &known {
+                    list.raw(schema);
+                }
+                list.raw(&other);
+            });
+        })
     }
 
     /// The event's `type`, by which sinks choose and policies redact.

@@ -27,7 +27,7 @@ pub use crate::state::tool_execution::{
     ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
 };
 
-use crate::document::{Nullable, record};
+use crate::document::{Definitions, Nullable, record};
 use crate::json::Json;
 use crate::name::Name;
 use crate::view::Message;
@@ -64,6 +64,21 @@ record! {
 }
 
 impl SmartState {
+    /// The JSON Schema of the state and of its records.
+    pub fn schema() -> Json {
+        let mut definitions = Definitions::default();
+        let state = definitions.refer::<Self>();
+        // Nothing in the state holds these two: people send them.
+        definitions.refer::<ToolApprovalResolution>();
+        definitions.refer::<UserQuestionResolution>();
+        let about = "All that an agent's run knows. Members that are not declared are kept.";
+        definitions.document("SmartState", about, |out| {
+            for (name, value) in state.tree().root().members() {
+                out.node(&name.text().unwrap_or_default(), value);
+            }
+        })
+    }
+
     /// The plan, where there is one.
     pub fn current_plan(&self) -> Option<&Plan> {
         self.plan.as_ref()?.value()

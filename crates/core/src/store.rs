@@ -122,6 +122,25 @@ pub trait Store: Send + Sync {
     /// What waits for a person, of one log or of all.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
     -> Boxed<'a, Vec<Pending>>;
+
+    /// The Runs of all tenants that stand as [`RUNNING`] although nobody holds them and nobody has written to them for so long:
+    /// at most `limit` of them, behind the one of that place. It is the one reading that names no tenant: whoever asks goes on
+    /// with Runs for all of them.
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
+}
+
+/// The status of a Run that somebody should be at.
+pub const RUNNING: &str = "running";
+
+/// A Run that nobody is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unattended {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The Run.
+    pub run: LogId,
+    /// Where it stands among those of all tenants.
+    pub place: u64,
 }
 
 /// One entry of a log.

@@ -184,3 +184,26 @@ fn what_is_wrong_is_named_with_its_path() {
         assert_eq!(refusal(text), problem);
     }
 }
+
+#[test]
+fn the_published_schema_of_events_takes_each_and_nothing_that_is_wrong() {
+    let schema: serde_json::Value = serde_json::from_slice(RunEvent::schema().bytes()).unwrap();
+    let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let kept = include_str!("../../../docs/schemas/run-event.json");
+    assert!(
+        kept == pretty,
+        "docs/schemas/run-event.json: keep what the API gives of it, indented by two"
+    );
+    let check = jsonschema::validator_for(&schema).unwrap();
+    let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
+    for (name, full, minimal) in EVENTS {
+        assert!(takes(full) && takes(minimal), "{name}");
+        // Without its members it is none, unless it needs none.
+        let bare = format!(r#"{{"type":"{name}"}}"#);
+        assert_eq!(takes(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
+    }
+    assert!(takes(r#"{"type":"weather","mood":1}"#), "what nobody knows is an event");
+    for wrong in ["{}", "1", r#"{"type":"plan","source":"nobody"}"#] {
+        assert!(!takes(wrong), "{wrong}");
+    }
+}

@@ -312,3 +312,20 @@ proptest! {
         prop_assert_eq!(SmartState::parse(&state.json()).unwrap(), state);
     }
 }
+
+#[test]
+fn the_published_schema_of_the_state_takes_what_the_state_prints() {
+    let schema: serde_json::Value = serde_json::from_slice(SmartState::schema().bytes()).unwrap();
+    let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let kept = include_str!("../../../docs/schemas/smart-state.json");
+    assert!(
+        kept == pretty,
+        "docs/schemas/smart-state.json: keep what the API gives of it, indented by two"
+    );
+    let check = jsonschema::validator_for(&schema).unwrap();
+    let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
+    assert!(takes(&full_state()) && takes(r#"{"messages":[]}"#));
+    for wrong in ["{}", r#"{"messages":[],"plan":{}}"#, r#"{"messages":[],"planVersion":-1}"#] {
+        assert!(!takes(wrong), "{wrong}");
+    }
+}

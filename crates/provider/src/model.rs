@@ -11,15 +11,18 @@ use throughline_codec::{
     Asked, Codec, Framing, Reach, Severity, Transcript, codec, events_of, recount, repair,
 };
 use throughline_core::{
-    Answer, Asking, Call, Encoded, Event, Events, Model, ModelError, Models, Name, Outgoing, Reply,
-    Saying, Target, Tree, Trouble, Upstream,
+    Answer, Asking, Call, Encoded, Event, Events, Model, ModelError, Name, Outgoing, Reply, Saying,
+    Target, Tree, Trouble, Upstream,
 };
 
 use crate::model::hearing::Hearing;
 use crate::model::trouble::{of_codec, of_status, of_upstream, unsealed};
 
 mod hearing;
+mod named;
 mod trouble;
+
+pub use crate::model::named::{EndpointModels, Whereabouts};
 
 /// The largest whole answer that is read.
 const LARGEST_ANSWER: usize = 256 << 20;
@@ -135,39 +138,6 @@ impl std::fmt::Debug for EndpointModel {
             .field("endpoint", &self.endpoint)
             .field("model", &self.target.model())
             .finish_non_exhaustive()
-    }
-}
-
-/// Says where a model of some name is: the endpoint, and whom one asks there.
-pub type Whereabouts = Arc<dyn Fn(&str) -> Result<(Name, Target), ModelError> + Send + Sync>;
-
-/// The models behind the endpoints, by name.
-#[derive(Clone)]
-pub struct EndpointModels {
-    upstream: Arc<dyn Upstream>,
-    find: Whereabouts,
-}
-
-impl EndpointModels {
-    /// The models that `find` finds, behind these endpoints.
-    pub fn new(
-        upstream: Arc<dyn Upstream>,
-        find: impl Fn(&str) -> Result<(Name, Target), ModelError> + Send + Sync + 'static,
-    ) -> Self {
-        Self { upstream, find: Arc::new(find) }
-    }
-}
-
-impl Models for EndpointModels {
-    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        let (endpoint, target) = (self.find)(name)?;
-        Ok(Arc::new(EndpointModel::new(Arc::clone(&self.upstream), endpoint, target)?))
-    }
-}
-
-impl std::fmt::Debug for EndpointModels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EndpointModels").finish_non_exhaustive()
     }
 }
 

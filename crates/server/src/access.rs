@@ -43,6 +43,14 @@ impl Admission {
         matches!(self, Admission::Key { models, .. } if !models.is_empty())
     }
 
+    /// The id of the key, if it is by one.
+    pub(crate) fn key_id(&self) -> Option<&Name> {
+        match self {
+            Admission::Key { id, .. } => Some(id),
+            Admission::Open | Admission::Refused => None,
+        }
+    }
+
     /// Whether it may ask for the model of that name.
     pub(crate) fn allows(&self, model: &str) -> bool {
         match self {

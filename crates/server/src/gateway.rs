@@ -96,7 +96,7 @@ impl Gateway {
     /// The routes of the gateway.
     pub fn router(self) -> Router {
         if let Some(agents) = &self.agents {
-            agents.charge_to(&self.operations, &self.directory);
+            agents.charge_to(&self.operations);
         }
         Router::new().fallback(answer).with_state(Arc::new(self))
     }

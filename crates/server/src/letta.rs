@@ -16,9 +16,10 @@
 //! | `project.rs`, `union.rs`, `reader.rs` | a run's events as Letta's messages; each message; Items as the events name them |
 //! | `listing.rs` | the messages of a Thread, page by page |
 //! | `stream.rs` | a run, followed: as server-sent events, or to its end |
-//! | `drives.rs` | the tasks that drive runs |
+//! | `drives.rs`, `sweep.rs` | the tasks that drive runs; those that nobody is at are taken up |
+//! | `redact.rs` | what a policy leaves out of all that is shown |
 //! | `denied.rs` | why there is no answer, in Letta's shape |
-//! | `openapi.rs`, `takes.rs` | all of that as an `OpenAPI` document |
+//! | `openapi.rs`, `takes.rs`, `gives.rs` | all of that as an `OpenAPI` document |
 
 mod agents;
 mod conversations;
@@ -26,6 +27,7 @@ mod decisions;
 mod declared;
 mod denied;
 mod drives;
+mod gives;
 mod kept;
 mod listing;
 mod messages;
@@ -34,11 +36,13 @@ mod own;
 mod project;
 mod query;
 pub(crate) mod reader;
+mod redact;
 mod request;
 mod routes;
 pub(crate) mod runs;
 mod shapes;
 mod stream;
+mod sweep;
 mod takes;
 mod union;
 
@@ -47,15 +51,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_agent::Runner;
-use throughline_core::{Archive, LogHead, LogId, Name, Store, Tree};
+use throughline_core::{Archive, LogHead, LogId, Name, RedactionPolicy, Store, Tree};
 
 use crate::console::{self, Summaries};
 use crate::exchange::Caller;
-use crate::gateway::{Answered, Directory, Gateway};
+use crate::gateway::{Answered, Gateway};
 use crate::operations::Operations;
 
 pub(crate) use crate::letta::denied::Denied;
-use crate::letta::drives::{Book, Drives};
+use crate::letta::drives::Drives;
 pub use crate::letta::openapi::document as openapi;
 pub(crate) use crate::letta::openapi::page;
 use crate::letta::query::Query;
@@ -76,6 +80,8 @@ pub struct AgentApi {
     pub(crate) summaries: Summaries,
     /// Held while the journal is being verified.
     pub(crate) proving: tokio::sync::Mutex<()>,
+    /// What whoever asks is not shown.
+    pub(crate) policy: Option<Arc<RedactionPolicy>>,
 }
 
 impl AgentApi {
@@ -83,13 +89,20 @@ impl AgentApi {
     pub fn new(runner: Runner) -> Self {
         let drives = Arc::new(Drives::new(runner.clone()));
         let (summaries, proving) = (Summaries::default(), tokio::sync::Mutex::default());
-        Self { runner, drives, ping: PING, archive: None, summaries, proving }
+        Self { runner, drives, ping: PING, archive: None, summaries, proving, policy: None }
     }
 
     /// The same, with a console that looks into that archive.
     #[must_use]
     pub fn with_archive(mut self, archive: Arc<dyn Archive>) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// The same, and nobody is shown what the policy leaves out. What is replayed stays as it is, and so does a snapshot.
+    #[must_use]
+    pub fn with_redaction(mut self, policy: RedactionPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
         self
     }
 
@@ -112,9 +125,13 @@ impl AgentApi {
     }
 
     /// What runs use is written down in that gateway's book.
-    pub(crate) fn charge_to(&self, operations: &Arc<Operations>, directory: &Arc<dyn Directory>) {
-        let (operations, directory) = (Arc::clone(operations), Arc::clone(directory));
-        self.drives.charge_to(Book { operations, directory });
+    pub(crate) fn charge_to(&self, operations: &Arc<Operations>) {
+        self.drives.charge_to(Arc::clone(operations));
+    }
+
+    /// Takes up the runs that nobody is at, for as long as it is asked.
+    pub(crate) async fn sweep(self: Arc<Self>) {
+        Arc::clone(&self.drives).sweep().await;
     }
 
     /// Lets the runs of this process come to rest for a while. What is still at work then goes on elsewhere, or later.
@@ -151,76 +168,91 @@ pub(crate) async fn answer(
         .map_err(|error| Denied::new(422, format!("the body is not JSON: {error}")))?;
     let Found { op, ids, query } = found;
     let asked = Asked { api, gateway, caller, ids, query, body };
+    let told = perform(&asked, op).await?;
+    Ok(match &api.policy {
+        // Whoever goes on from a snapshot gives each provider what it issued.
+        Some(policy) if op != Op::Snapshot => redact::answered(policy, told),
+        Some(_) | None => told,
+    })
+}
+
+async fn perform(asked: &Asked<'_>, op: Op) -> Told {
     match op {
         Op::Health => Ok(shapes::health()),
-        Op::Models => Ok(shapes::models(&gateway.directory.models())),
-        Op::Tools => Ok(agents::all_tools(&asked)),
-        Op::CreateAgent => agents::create(&asked).await,
-        Op::ListAgents => agents::list(&asked).await,
-        Op::CountAgents => agents::count(&asked).await,
-        Op::Agent => agents::retrieve(&asked).await,
-        Op::UpdateAgent => agents::update(&asked).await,
-        Op::DeleteAgent => agents::delete(&asked).await,
-        Op::AgentTools => agents::tools(&asked).await,
-        Op::ToolApproval => agents::tool_approval(&asked).await,
-        Op::AgentBlocks => agents::blocks(&asked).await,
-        Op::AgentBlock => agents::block(&asked).await,
-        Op::UpdateBlock => agents::update_block(&asked).await,
-        Op::Say => messages::say(&asked, messages::How::Whole).await,
-        Op::SayStream => messages::say(&asked, messages::How::Stream).await,
-        Op::SayAsync => messages::say(&asked, messages::How::Later).await,
-        Op::Messages | Op::ConversationMessages => messages::list(&asked).await,
-        Op::Cancel | Op::CancelConversation => messages::cancel(&asked).await,
-        Op::Reset => messages::reset(&asked).await,
-        Op::Summarize | Op::Compact => conversations::compact(&asked).await,
-        Op::Runs => runs::list(&asked).await,
-        Op::Run => runs::retrieve(&asked).await,
-        Op::RunMessages => runs::messages(&asked).await,
-        Op::RunSteps => runs::steps(&asked).await,
-        Op::RunUsage => runs::usage(&asked).await,
-        Op::RunStream => runs::stream(&asked).await,
-        Op::CreateConversation => conversations::create(&asked).await,
-        Op::ListConversations => conversations::list(&asked).await,
-        Op::Conversation => conversations::retrieve(&asked).await,
-        Op::UpdateConversation => conversations::update(&asked).await,
-        Op::DeleteConversation => conversations::delete(&asked).await,
-        Op::SayInConversation => messages::say(&asked, messages::How::Conversation).await,
-        Op::ConversationStream => conversations::stream(&asked).await,
-        Op::Fork => conversations::fork(&asked).await,
-        Op::State => own::state(&asked).await,
-        Op::Snapshot => own::snapshot(&asked).await,
-        Op::Restore => own::restore(&asked).await,
-        Op::Resume => own::resume(&asked).await,
-        Op::Plan => own::plan(&asked).await,
-        Op::Reflections => own::reflections(&asked).await,
-        Op::Journal => own::journal(&asked).await,
-        Op::Fates => own::fates(&asked).await,
-        Op::Narrative => own::narrative(&asked).await,
-        Op::Questions => own::questions(&asked).await,
-        Op::AnswerQuestion => own::answer(&asked).await,
-        Op::ForkThread => own::fork(&asked).await,
-        Op::Rewind => own::rewind(&asked).await,
-        Op::ShowRuns => console::runs::list(&asked).await,
-        Op::ShowRun => console::runs::one(&asked).await,
-        Op::FollowRun => console::events::follow(&asked).await,
-        Op::ShowThreads => console::threads::list(&asked).await,
-        Op::ShowThread => console::threads::one(&asked).await,
-        Op::ThoughtMap => console::map::map(&asked).await,
-        Op::ShowCalls => console::calls::list(&asked).await,
-        Op::ShowCall => console::calls::view(&asked).await,
-        Op::Inbox => console::inbox::list(&asked).await,
-        Op::Decide => console::inbox::decide(&asked).await,
-        Op::ShowJournal => console::journal::head(&asked).await,
-        Op::VerifyJournal => console::journal::verify(&asked).await,
-        Op::ExportJournal => console::journal::export(&asked).await,
-        Op::ShowKeys => console::journal::keys(&asked).await,
-        Op::UsedByHour => console::journal::usage(&asked).await,
-        Op::DoctorRows => Ok(console::doctor::rows(&asked)),
-        Op::Doctor => console::doctor::look(&asked),
+        Op::Models => Ok(shapes::models(&asked.gateway.directory.models())),
+        Op::Tools => Ok(agents::all_tools(asked)),
+        Op::CreateAgent => agents::create(asked).await,
+        Op::ListAgents => agents::list(asked).await,
+        Op::CountAgents => agents::count(asked).await,
+        Op::Agent => agents::retrieve(asked).await,
+        Op::UpdateAgent => agents::update(asked).await,
+        Op::DeleteAgent => agents::delete(asked).await,
+        Op::AgentTools => agents::tools(asked).await,
+        Op::ToolApproval => agents::tool_approval(asked).await,
+        Op::AgentBlocks => agents::blocks(asked).await,
+        Op::AgentBlock => agents::block(asked).await,
+        Op::UpdateBlock => agents::update_block(asked).await,
+        Op::Say => messages::say(asked, messages::How::Whole).await,
+        Op::SayStream => messages::say(asked, messages::How::Stream).await,
+        Op::SayAsync => messages::say(asked, messages::How::Later).await,
+        Op::Messages | Op::ConversationMessages => messages::list(asked).await,
+        Op::Cancel | Op::CancelConversation => messages::cancel(asked).await,
+        Op::Reset => messages::reset(asked).await,
+        Op::Summarize | Op::Compact => conversations::compact(asked).await,
+        Op::Runs => runs::list(asked).await,
+        Op::Run => runs::retrieve(asked).await,
+        Op::RunMessages => runs::messages(asked).await,
+        Op::RunSteps => runs::steps(asked).await,
+        Op::RunUsage => runs::usage(asked).await,
+        Op::RunStream => runs::stream(asked).await,
+        Op::CreateConversation => conversations::create(asked).await,
+        Op::ListConversations => conversations::list(asked).await,
+        Op::Conversation => conversations::retrieve(asked).await,
+        Op::UpdateConversation => conversations::update(asked).await,
+        Op::DeleteConversation => conversations::delete(asked).await,
+        Op::SayInConversation => messages::say(asked, messages::How::Conversation).await,
+        Op::ConversationStream => conversations::stream(asked).await,
+        Op::Fork => conversations::fork(asked).await,
+        Op::State => own::state(asked).await,
+        Op::Snapshot => own::snapshot(asked).await,
+        Op::Restore => own::restore(asked).await,
+        Op::Resume => own::resume(asked).await,
+        Op::Plan => own::plan(asked).await,
+        Op::Reflections => own::reflections(asked).await,
+        Op::Journal => own::journal(asked).await,
+        Op::Fates => own::fates(asked).await,
+        Op::Narrative => own::narrative(asked).await,
+        Op::Questions => own::questions(asked).await,
+        Op::AnswerQuestion => own::answer(asked).await,
+        Op::Schema => own::schema(asked),
+        Op::ForkThread => own::fork(asked).await,
+        Op::Rewind => own::rewind(asked).await,
+        Op::ShowRuns => console::runs::list(asked).await,
+        Op::ShowRun => console::runs::one(asked).await,
+        Op::FollowRun => console::events::follow(asked).await,
+        Op::ShowThreads => console::threads::list(asked).await,
+        Op::ShowThread => console::threads::one(asked).await,
+        Op::ThoughtMap => console::map::map(asked).await,
+        Op::ShowCalls => console::calls::list(asked).await,
+        Op::ShowCall => console::calls::view(asked).await,
+        Op::Inbox => console::inbox::list(asked).await,
+        Op::Decide => console::inbox::decide(asked).await,
+        Op::ShowJournal => console::journal::head(asked).await,
+        Op::VerifyJournal => console::journal::verify(asked).await,
+        Op::ExportJournal => console::journal::export(asked).await,
+        Op::ShowKeys => console::journal::keys(asked).await,
+        Op::UsedByHour => console::journal::usage(asked).await,
+        Op::DoctorRows => Ok(console::doctor::rows(asked)),
+        Op::Doctor => console::doctor::look(asked),
     }
 }
 
 impl Asked<'_> {
+    /// What whoever asks is not shown: the usual secrets, where nobody says.
+    pub(crate) fn policy(&self) -> RedactionPolicy {
+        self.api.policy.as_deref().cloned().unwrap_or_default()
+    }
+
     /// An id of the path.
     pub(crate) fn id(&self, place: usize) -> Name {
         self.ids.get(place).cloned().unwrap_or_default()

@@ -48,6 +48,9 @@ pub async fn serve(
     let mut stop = pin!(stop);
     let mut settling = JoinSet::new();
     settling.spawn(keep_settling(Arc::clone(&operations)));
+    if let Some(agents) = agents.clone() {
+        settling.spawn(agents.sweep());
+    }
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

@@ -200,19 +200,11 @@ async fn postgres_size(url: &str) -> u64 {
 fn langgraph(kind: &str, place: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/langgraph");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("langgraph");
-    let python = home.join("bin/python");
     if !measuring() {
         println!("LangGraph, {kind}: only measured by cargo bench");
         return;
     }
-    if !home.join("ready").exists() {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&home).status();
-        assert!(made.unwrap().success(), "python3 -m venv failed: install python3-venv");
-        let mut install = Command::new(&python);
-        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-        assert!(install.arg(here.join("requirements.txt")).status().unwrap().success());
-        std::fs::write(home.join("ready"), "").unwrap();
-    }
+    let python = throughline_testkit::python(&home, &here.join("requirements.txt"));
     let ran = Command::new(&python).arg(here.join("turns.py")).args([kind, place]).status();
     assert!(ran.unwrap().success(), "LangGraph's turns failed");
 }

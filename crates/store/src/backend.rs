@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Asked, Boxed, Digest, Fence, ForkPoint, Lease, LogHead, LogId, LogKind, LogOpening, Name,
-    NodeId, Pending, Receipt, Sight, Tenant,
+    NodeId, Pending, Receipt, Sight, Tenant, Unattended,
 };
 
 use crate::chain::{Head, Header, Link};
@@ -86,6 +86,9 @@ pub(crate) trait Backend: Send + Sync {
     /// What waits for a person.
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
     -> Boxed<'a, Vec<Pending>>;
+
+    /// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
 
     /// The records of all tenants in the order in which they were written, after that one.
     fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;

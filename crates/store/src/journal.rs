@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
     Append, Batch, Boxed, Content, EventWriter, Fence, Lease, LogHead, LogId, Name, NewRecord,
-    Pending, Receipt, Record, Sight, Store, StoreError, Tenant, VaultKey, json, kind,
+    Pending, Receipt, Record, Sight, Store, StoreError, Tenant, Unattended, VaultKey, json, kind,
 };
 
 use crate::backend::{
@@ -363,6 +363,10 @@ impl Store for Journal {
 
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter> {
         Box::new(RunEvents::new(self.clone(), tenant.clone(), run.clone(), fence))
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        self.backend.unattended(idle, after, limit)
     }
 
     fn runs_of<'a>(

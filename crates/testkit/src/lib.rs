@@ -1,5 +1,5 @@
 //! What the tests of every crate share: the recorded traffic, the number of cases to try, ways to cut a stream into
-//! chunks, folders to write to, processes to kill, and a disk that loses power.
+//! chunks, folders to write to, processes to kill, environments of Python, and a disk that loses power.
 //!
 //! This crate is a dev-dependency only, so it may do what the others may not: read its own
 //! environment variables, print, and panic with a message when a fixture is not what it should be.
@@ -16,6 +16,7 @@ mod folder;
 mod postgres;
 #[cfg(feature = "power")]
 pub mod power;
+mod python;
 mod recordings;
 mod report;
 mod split;
@@ -28,6 +29,7 @@ pub use crate::dice::Dice;
 pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
 pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
+pub use crate::python::python;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, pictures, skip};
 pub use crate::split::{chunks, split};

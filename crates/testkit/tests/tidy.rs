@@ -223,6 +223,28 @@ fn files_end_early() {
 }
 
 #[test]
+fn every_test_that_the_specification_names_exists() {
+    let table = read("docs/specification.md");
+    let mut problems = Vec::new();
+    let rows = table.lines().filter(|line| line.starts_with("| 0"));
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, rule, test, file] = cells[..] else {
+            problems.push(format!("docs/specification.md: a row is not of four cells: {row}"));
+            continue;
+        };
+        let test = test.trim_matches('`');
+        if !read(file).contains(&format!("fn {test}(")) {
+            problems.push(format!("docs/specification.md: {rule}: there is no {test} in {file}"));
+        }
+        count += 1;
+    }
+    assert!(count > 50, "only {count} rows were found");
+    assert_tidy(&problems);
+}
+
+#[test]
 fn only_the_cli_and_the_testkit_read_the_environment() {
     let mut problems = Vec::new();
     for source in sources().iter().filter(|source| source.is_rust()) {
@@ -430,6 +452,11 @@ fn entries_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// A file of the tree; empty where there is none.
+fn read(path: &str) -> String {
+    fs::read_to_string(workspace_root().join(path)).unwrap_or_default()
 }
 
 fn file_name(path: &Path) -> String {

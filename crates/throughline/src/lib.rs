@@ -34,6 +34,8 @@
 //! # }
 //! ```
 
+pub mod models;
+
 pub use throughline_codec::{
     Asked, CODECS, Catalog, CatalogError, Codec, CodecError, Decoder, Document, Encoder, Frame,
     FrameError, FrameWriter, Framer, Framing, Guess, StreamDecoder, StreamEncoder, codec,
@@ -59,9 +61,38 @@ pub mod agent {
         AgentConfig, AgentKind, AgentLimits, Agents, AskUser, Begun, BreakerConfig, ByLength,
         Casting, ContextPolicy, Decision, FunctionTool, Gate, GateRule, Handoff, HumanInTheLoop,
         InvalidConfig, OutputContract, Ports, Refusal, RefusalKind, RunError, RunStatus, Runner,
-        RuntimeProfile, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec, UnknownOutcome,
-        Word, Working, function_tool, schema_of,
+        RuntimeProfile, Snapshot, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec,
+        UnknownOutcome, Word, Working, function_tool, narrate, schema_of, sentence,
     };
+
+    use std::sync::Arc;
+
+    use throughline_core::{Json, LogId, Store as _, unpack};
+    use throughline_core::{Models, RunEvent, StoreError, Tenant};
+    use throughline_store::Journal;
+
+    /// A runner over a store, by the clock of this machine. Whoever opens the same store can go on with its runs.
+    pub fn runner(store: &Journal, models: impl Models + 'static) -> Runner {
+        let ports = Ports::usual(store.derived_key("agent threads"));
+        Runner::new(Arc::new(store.clone()), Arc::new(models), ports)
+    }
+
+    /// All that a run told so far.
+    pub async fn events(
+        store: &Journal,
+        tenant: &Tenant,
+        run: &LogId,
+    ) -> Result<Vec<RunEvent>, StoreError> {
+        let (mut events, mut after) = (Vec::new(), 0);
+        loop {
+            let records = store.read(tenant, run, after, 256).await?;
+            let Some(last) = records.last() else { return Ok(events) };
+            after = last.seq;
+            let packed = records.iter().flat_map(|record| unpack(record).unwrap_or_default());
+            let read = packed.filter_map(|(_, event)| Json::parse(event).ok());
+            events.extend(read.filter_map(|event| RunEvent::parse(&event).ok()));
+        }
+    }
 }
 
 /// Traces: what runs and calls did, told to the tools that operators have; and the trait for a sink of one's own.

@@ -12,12 +12,11 @@ use throughline_core::{
 use crate::input::{Heard, Replayed, What};
 use crate::progress::Purpose;
 
-/// A question to a model, with all that is needed to hear the answer.
+/// All that is needed to ask a model and to hear its answer.
 pub(crate) struct Question {
     pub(crate) model: Arc<dyn Model>,
     /// The model's name, as the agent knows it.
     pub(crate) name: Name,
-    pub(crate) call: Call,
     pub(crate) purpose: Purpose,
     pub(crate) turn: u64,
     /// The run, and how many ids it had made up: the Items of the answer get the next ones.
@@ -33,16 +32,16 @@ pub(crate) struct Question {
 
 impl Question {
     /// Asks, and gives what happened.
-    pub(crate) async fn ask(self) -> What {
+    pub(crate) async fn ask(self, call: Call) -> What {
         let began = self.clock.now();
-        let items = self.call.items.clone();
-        let saying = match self.model.ask(self.call.clone()).await {
+        let thoughts = Replayed::thoughts(&call.items);
+        let saying = match self.model.ask(call).await {
             Ok(saying) => saying,
             Err(error) => {
                 return What::Failed { purpose: self.purpose, error, streamed: false };
             }
         };
-        let fates = Replayed::of(&saying.fates, &items);
+        let fates = Replayed::of(&saying.fates, &thoughts);
         let mut events = saying.events;
         let mut streamed = false;
         while let Some(event) = events.next().await {

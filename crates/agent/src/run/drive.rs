@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    EventWriter, LogId, Name, Outcome, PendingStatus, Record, RunEvent, StoreError, Tenant,
-    ToolCallEvent, ToolCallPhase,
+    Call, EventWriter, LogId, Name, Outcome, PendingStatus, RUNNING, Record, RunEvent, StoreError,
+    Tenant, ToolCallEvent, ToolCallPhase,
 };
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, interval_at, sleep, timeout};
@@ -50,7 +50,7 @@ impl Runner {
 
     /// Tells a run something, and waits until that is kept or refused. Then somebody has to [drive](Runner::drive) it on.
     pub async fn tell(&self, tenant: &Tenant, run: &LogId, word: Word) -> Result<(), RunError> {
-        match Driver::take(self, tenant, run).await {
+        match self.take_soon(tenant, run).await {
             Ok(mut driver) => {
                 let told = driver.hear(word).await;
                 driver.leave().await;
@@ -61,6 +61,23 @@ impl Runner {
                 self.tell_holder(tenant, run, &word).await
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a run. Whoever still holds one that is not at work is about to leave it, and is waited for.
+    async fn take_soon(&self, tenant: &Tenant, run: &LogId) -> Result<Driver, RunError> {
+        let patience = Instant::now() + self.lease;
+        loop {
+            let taken = Driver::take(self, tenant, run).await;
+            let is_held = matches!(taken, Err(RunError::Store(StoreError::Held { .. })));
+            if !is_held || Instant::now() >= patience {
+                return taken;
+            }
+            let head = self.head(tenant, run).await?;
+            if head.status.as_deref() == Some(RUNNING) {
+                return taken;
+            }
+            sleep(Duration::from_millis(2)).await;
         }
     }
 
@@ -135,8 +152,10 @@ impl Driver {
         self.work.shutdown().await;
         drop(self.events.flush().await);
         let Held { runner, tenant, run, fence, .. } = &self.held;
+        let (runner, tenant, run, fence) = (runner.clone(), tenant.clone(), run.clone(), *fence);
+        self.held.remember(self.state);
         if let Some(fence) = fence {
-            drop(runner.store.release(tenant, run, *fence).await);
+            drop(runner.store.release(&tenant, &run, fence).await);
         }
     }
 
@@ -277,8 +296,8 @@ impl Driver {
             Action::Call(purpose) => {
                 let question = self.question(purpose);
                 match question {
-                    Ok(question) => {
-                        self.work.spawn(question.ask());
+                    Ok((question, call)) => {
+                        self.work.spawn(question.ask(call));
                     }
                     Err(error) => {
                         let what = What::Failed { purpose, error, streamed: false };
@@ -304,7 +323,7 @@ impl Driver {
     fn question(
         &self,
         purpose: crate::progress::Purpose,
-    ) -> Result<Question, throughline_core::ModelError> {
+    ) -> Result<(Question, Call), throughline_core::ModelError> {
         let runner = &self.held.runner;
         let part = self.state.part();
         let summary = part.and_then(|part| part.config.context.model.clone());
@@ -313,10 +332,9 @@ impl Driver {
         let model = runner.models.model(&name)?;
         let secret = runner.thread_secret(&self.held.thread);
         let call = self.state.call(purpose, model.target().clone(), &secret);
-        Ok(Question {
+        let question = Question {
             model,
             name,
-            call,
             purpose,
             turn: self.state.progress.turn,
             run: self.state.progress.run.clone(),
@@ -326,7 +344,8 @@ impl Driver {
             events: Arc::clone(&self.events),
             costs: runner.costs.clone(),
             clock: Arc::clone(&runner.clock),
-        })
+        };
+        Ok((question, call))
     }
 
     fn run_tool(&mut self, run: ToolRun) {

@@ -1,17 +1,18 @@
 //! A step is kept: everything of it in one commit.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Asked, Batch, Content, Fence, Folded, Json, LogId, Name, NewRecord, Pack, Record,
-    RunEvent, SmartState, StateChange, Tenant, ThreadState, json, kind, store_items,
+    Append, Asked, Batch, Content, Era, Fence, Folded, Json, LogId, Name, NewRecord, Pack, Record,
+    RunEvent, StateChange, Tenant, ThreadState, json, kind, store_items,
 };
 
 use crate::action::{Action, Refusal};
 use crate::progress::RunStatus;
 use crate::run::load::OpenThread;
 use crate::run::{RunError, Runner, openings};
-use crate::state::State;
-use crate::window::Window;
+use crate::state::{Known, State};
 
 /// A run that somebody has in hand, with the places of its logs.
 pub(crate) struct Held {
@@ -20,12 +21,16 @@ pub(crate) struct Held {
     pub(crate) run: LogId,
     pub(crate) thread: LogId,
     pub(crate) folded: Folded<ThreadState>,
+    /// The era in which the Thread was read.
+    era: Era,
+    /// Whether all that is known is kept.
+    is_kept: bool,
     /// The right to write.
     pub(crate) fence: Option<Fence>,
     /// The logs are to be opened.
     pub(crate) opening: Option<Opening>,
     /// Where the deltas wait that are written with the next step.
-    pub(crate) events: Option<std::sync::Arc<dyn throughline_core::EventWriter>>,
+    pub(crate) events: Option<Arc<dyn throughline_core::EventWriter>>,
 }
 
 /// The logs of a run are to be opened.
@@ -53,14 +58,30 @@ impl Held {
         tenant: Tenant,
         run: LogId,
         thread: OpenThread,
-    ) -> (Self, SmartState, Window) {
-        let smart = thread.smart().unwrap_or_default();
-        let window = thread.window(|text| runner.counter.count(text));
-        let OpenThread { log, folded, .. } = thread;
-        let runner = runner.clone();
-        let (fence, opening, events) = (None, None, None);
-        let held = Self { runner, tenant, run, thread: log, folded, fence, opening, events };
-        (held, smart, window)
+    ) -> (Self, Known) {
+        let OpenThread { log, folded, known, era } = thread;
+        let held = Self {
+            runner: runner.clone(),
+            tenant,
+            run,
+            thread: log,
+            folded,
+            era,
+            is_kept: true,
+            fence: None,
+            opening: None,
+            events: None,
+        };
+        (held, known)
+    }
+
+    /// Remembers the Thread for the next run on it. A step that could not be kept has not happened, so nothing is then.
+    pub(crate) fn remember(self, state: State) {
+        if self.is_kept {
+            let Self { runner, tenant, thread: log, folded, era, .. } = self;
+            let thread = OpenThread { log, folded, known: state.into_known(), era };
+            runner.memory.put(tenant, thread, Arc::clone(&runner.counter));
+        }
     }
 
     /// Keeps a step: what happened, what is known after it, and what is told of it. What is to be done is given back.
@@ -69,6 +90,8 @@ impl Held {
         state: &mut State,
         actions: Vec<Action>,
     ) -> Result<KeptStep, RunError> {
+        // A step that is refused, or not kept, is not what the store knows.
+        self.is_kept = false;
         let mut step = Sorted::default();
         for action in actions {
             step.take(action)?;
@@ -109,6 +132,7 @@ impl Held {
                 self.folded.apply(&Record { seq, kind: record.kind, at, events: None, content })?;
             }
         }
+        self.is_kept = true;
         Ok(KeptStep { actions: step.rest, repeated: None })
     }
 

@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 impl Runner {
     /// A run as it stands, to go on from elsewhere.
     pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> Result<Snapshot, RunError> {
-        let (held, state) = load::run(self, tenant, run).await?;
+        let (held, state) = load::read_run(self, tenant, run).await?;
         let mut archived = Vec::new();
         for execution in state.smart.tool_history_archived.iter().flatten() {
             let Some(name) = &execution.archive_id else { continue };
@@ -65,7 +65,7 @@ impl Runner {
             run: run.0.clone(),
             problem: error.to_string().into(),
         };
-        let status = status(&progress);
+        let status = progress.status().as_str();
         let own = own
             .record(NewRecord::new(RUN, serde_json::to_vec(&cast.casting).map_err(written)?))
             .record(NewRecord::new(
@@ -77,15 +77,6 @@ impl Runner {
         batch.asks = asks(&progress, &smart, &run, self.clock.now());
         self.store.commit(batch).await?;
         Ok(Begun { run, thread, repeated: false })
-    }
-}
-
-fn status(progress: &crate::progress::Progress) -> &'static str {
-    use crate::progress::{Phase, RunStatus};
-    match &progress.phase {
-        Phase::Asking { .. } | Phase::Working => RunStatus::Running.as_str(),
-        Phase::Waiting => RunStatus::Waiting.as_str(),
-        Phase::Ended { status, .. } => status.as_str(),
     }
 }
 

@@ -51,7 +51,7 @@ impl Step {
     /// Counts what an answer cost, and tells it; and what became of what was sent for it.
     fn spend(&mut self, heard: &Heard) {
         let usage = &heard.reply.usage;
-        self.state.progress.spent.add(usage, heard.cost);
+        self.state.progress.spend(&heard.reply.origin, usage, heard.cost);
         let spent = self.state.progress.spent;
         let total = Usage {
             input: spent.input,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,8 +13,8 @@ use throughline_agent::{
 use throughline_codec::{Catalog, events_of};
 use throughline_core::{
     Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
-    Part, Place, Reply, Role, RunEvent, Saying, Stop, Store, Target, Tenant, ToolCall, Trouble,
-    Usage, unpack,
+    Part, Place, Reply, Role, RunEvent, Saying, SmartState, Stop, Store, Target, Tenant, ToolCall,
+    Trouble, Usage, unpack,
 };
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
@@ -219,8 +219,11 @@ impl Scene {
         (begun, status)
     }
 
+    /// What is known of a run, which prints as the published schema says.
     pub(crate) async fn state(&self, run: &LogId) -> State {
-        self.runner.state(&us(), run).await.unwrap()
+        let state = self.runner.state(&us(), run).await.unwrap();
+        must_fit(&STATE, &state.smart_state().json());
+        state
     }
 
     /// The events of a run.
@@ -233,10 +236,26 @@ impl Scene {
             after = last.seq;
             for record in &records {
                 for (_, event) in unpack(record).unwrap() {
-                    events.push(RunEvent::parse(&Json::parse(event).unwrap()).unwrap());
+                    let event = Json::parse(event).unwrap();
+                    must_fit(&EVENT, &event);
+                    events.push(RunEvent::parse(&event).unwrap());
                 }
             }
         }
+    }
+}
+
+static EVENT: LazyLock<jsonschema::Validator> = LazyLock::new(|| schema(&RunEvent::schema()));
+static STATE: LazyLock<jsonschema::Validator> = LazyLock::new(|| schema(&SmartState::schema()));
+
+fn schema(schema: &Json) -> jsonschema::Validator {
+    jsonschema::validator_for(&serde_json::from_slice(schema.bytes()).unwrap()).unwrap()
+}
+
+fn must_fit(schema: &jsonschema::Validator, document: &Json) {
+    let value = serde_json::from_slice(document.bytes()).unwrap();
+    if let Err(error) = schema.validate(&value) {
+        panic!("{error}: {}", document.as_str());
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use throughline_core::{
     Batch, Boxed, EventWriter, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Record, Sight,
-    Store, Tenant, VaultKey,
+    Store, Tenant, Unattended, VaultKey,
 };
 use throughline_store::Journal;
 
@@ -156,6 +156,10 @@ impl Store for Mortal {
         log: Option<&'a LogId>,
     ) -> Boxed<'a, Vec<Pending>> {
         self.journal.pending(tenant, log)
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        self.journal.unattended(idle, after, limit)
     }
 }
 

@@ -117,7 +117,7 @@ fn models(simulators: &str) -> EndpointModels {
         let found = MODELS.iter().find(|(known, _)| *known == model);
         let unknown = || ModelError::new(Trouble::Other, format!("there is no model {model}"));
         let (_, row) = found.ok_or_else(unknown)?;
-        Ok(((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap()))
+        Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
 }
 

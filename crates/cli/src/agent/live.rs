@@ -40,8 +40,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new(format: Format) -> Self {
-        let policy = RedactionPolicy::default();
+    pub(crate) fn new(format: Format, policy: RedactionPolicy) -> Self {
         let (line, pieces) = (Line::Empty, Pieces::default());
         Self { format, policy, line, pieces, has_thought: false, has_said: false }
     }
@@ -49,8 +48,7 @@ impl Live {
     /// Shows one event.
     pub(crate) fn tell(&mut self, event: &RunEvent) -> Result<(), Failure> {
         if matches!(self.format, Format::Json) {
-            let document = event.json();
-            let told = self.policy.redact_event(&event.name(), &document);
+            let told = self.policy.redact_run_event(event);
             return write_out(format!("{}\n", told.as_str()).as_bytes());
         }
         match event {

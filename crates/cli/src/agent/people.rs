@@ -30,10 +30,13 @@ pub(crate) fn questions(state: &State) -> impl Iterator<Item = &PendingUserQuest
 }
 
 /// Asks whoever sits there about all that waits: what they say. Nothing where there is nobody any more.
-pub(crate) async fn decisions(state: &State) -> Result<Option<Vec<Word>>, Failure> {
+pub(crate) async fn decisions(
+    state: &State,
+    policy: &RedactionPolicy,
+) -> Result<Option<Vec<Word>>, Failure> {
     let mut words = Vec::new();
     for approval in approvals(state) {
-        let Some(word) = decide(approval).await? else { return Ok(None) };
+        let Some(word) = decide(approval, policy).await? else { return Ok(None) };
         words.push(word);
     }
     for question in questions(state) {
@@ -43,8 +46,11 @@ pub(crate) async fn decisions(state: &State) -> Result<Option<Vec<Word>>, Failur
     Ok(Some(words))
 }
 
-async fn decide(approval: &PendingToolApproval) -> Result<Option<Word>, Failure> {
-    let args = RedactionPolicy::default().redact_text(approval.args.as_str()).into_owned();
+async fn decide(
+    approval: &PendingToolApproval,
+    policy: &RedactionPolicy,
+) -> Result<Option<Word>, Failure> {
+    let args = policy.redact_text(approval.args.as_str()).into_owned();
     let tool = plain(&approval.tool_name);
     let question = format!("{} {}", tool.bold(), one_line(&plain(&args), LONGEST));
     loop {

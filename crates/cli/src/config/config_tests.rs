@@ -141,7 +141,11 @@ fn a_provider_is_a_row_with_what_the_file_says() {
 fn nothing_written_is_the_default() {
     let Reading { config, errors, warnings, .. } = reading("# nothing\n");
     assert_eq!((errors, warnings), (vec![], vec![]));
-    assert_eq!(config, Config { routes: config.routes.clone(), ..Config::default() });
+    let usual = Config::default();
+    assert_eq!((&config.server, &config.store), (&usual.server, &usual.store));
+    assert_eq!((&config.gateway, &config.agents), (&usual.gateway, &usual.agents));
+    assert_eq!((&config.prices, &config.lines), (&usual.prices, &usual.lines));
+    assert!(config.tools.mcp.is_empty() && config.tools.http.is_empty());
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:4400");
     assert_eq!(config.gateway.replay, ReplayMode::Repair);
     assert!(!config.server.allow_open);
@@ -154,7 +158,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         (
             "port = 1",
             "1:1: there is no key `port` at the top of the file: there are server, store, gateway, \
-             providers, routes, prices, tracing",
+             agents, redaction, providers, routes, prices, tracing, mcp, http",
         ),
         (
             "[server]\nlisen = \"x\"",
@@ -384,4 +388,24 @@ fn sinks_of_traces_say_what_they_need() {
     assert_eq!((tracing.mode.as_str(), tracing.patience), ("streaming", Duration::from_secs(2)));
     let header = tracing.sinks[0].header.as_ref().unwrap();
     assert_eq!((&*header.0, header.1.reveal()), ("x-key", variables("WORK_KEY").unwrap().as_str()));
+}
+
+#[test]
+fn tools_of_agents_and_what_nobody_is_shown_are_read() {
+    let text = "[agents]\nlease = \"2s\"\n[redaction]\nthinkingPatterns = [\"plan [A-Z]\"]\n\
+                [http.look]\nurl = \"http://localhost/look/{at}\"\n[mcp.files]\ncommand = \"npx\"\n";
+    let Reading { config, errors, .. } = read(text, Catalog::builtin(), &|_| None);
+    assert_eq!(errors, []);
+    assert_eq!(config.agents.lease, Duration::from_secs(2));
+    assert_eq!((config.tools.http.len(), config.tools.mcp.len()), (1, 1));
+    assert_eq!(config.redaction.map(|policy| policy.thinking_patterns.len()), Some(1));
+    for (text, said) in [
+        ("[agents]\nlease = \"1ms\"", "2:1: `lease` is too short: write lease = \"15s\""),
+        ("[http.look]", "1:7: [http.look] does not say whom it asks"),
+        ("[redaction]\nthinkingPatterns = [\"(\"]", "1:2: "),
+    ] {
+        let Reading { errors, .. } = read(text, Catalog::builtin(), &|_| None);
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
+    }
 }

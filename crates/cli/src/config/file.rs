@@ -1,10 +1,12 @@
 //! What `throughline.toml` says. The text and the variables are given: nothing here reads a file or the environment.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, fits};
+use throughline_core::{Json, Name, RedactionPolicy, fits};
 use throughline_provider::{Lookup, Unheard};
+use throughline_tools::{Declared, Problems};
 use toml::de::DeTable;
 
 use super::Config;
@@ -14,10 +16,25 @@ use super::provider;
 use super::reader::{At, Notes, Problem, Section};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, Server, StoreSettings,
-    Timeouts,
+    Agents, Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, Server,
+    StoreSettings, Timeouts,
 };
 use super::tracing;
+
+/// The tables that are read here.
+const OWN: [&str; 9] = [
+    "server",
+    "store",
+    "gateway",
+    "agents",
+    "redaction",
+    "providers",
+    "routes",
+    "prices",
+    "tracing",
+];
+/// Those that declare tools, which are read where tools are.
+const TOOLS: [&str; 2] = ["mcp", "http"];
 
 /// A configuration that was read, and what was noted on the way.
 pub(crate) struct Reading {
@@ -37,7 +54,10 @@ pub(crate) fn read(text: &str, catalog: &Catalog, variable: Lookup<'_>) -> Readi
     let mut config = Config::default();
     let parsed = DeTable::parse(text);
     match &parsed {
-        Ok(table) => fill(&mut config, &Section::root(table), catalog, variable, &mut notes),
+        Ok(table) => {
+            fill(&mut config, &Section::root(table), catalog, variable, &mut notes);
+            read_documents(text, &Section::root(table), variable, &mut config, &mut notes);
+        }
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
             notes.error(at, format!("this is not TOML: {}", error.message()));
@@ -68,10 +88,7 @@ fn fill(
     variable: Lookup<'_>,
     notes: &mut Notes<'_>,
 ) {
-    root.takes_only(
-        &["server", "store", "gateway", "providers", "routes", "prices", "tracing"],
-        notes,
-    );
+    root.takes_only(&[&OWN[..], &TOOLS].concat(), notes);
     if let Some(section) = root.section("server", notes) {
         config.server = server(&section, notes);
     }
@@ -80,6 +97,9 @@ fn fill(
     }
     if let Some(section) = root.section("gateway", notes) {
         config.gateway = gateway(&section, notes);
+    }
+    if let Some(section) = root.section("agents", notes) {
+        config.agents = agents(&section, notes);
     }
     if let Some(section) = root.section("prices", notes) {
         config.prices = prices_of(&section, notes);
@@ -157,6 +177,54 @@ fn store(section: &Section<'_, '_>, variable: Lookup<'_>, notes: &mut Notes<'_>)
         url: url.map(|url| url.value.to_owned()),
         master_key_env: master_key_env.map(|name| Name::from(name.value)),
     }
+}
+
+fn agents(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Agents {
+    const LEAST: Duration = Duration::from_millis(100);
+    section.takes_only(&["lease"], notes);
+    let lease = section.time("lease", notes);
+    if lease.is_some_and(|lease| lease < LEAST) {
+        notes.error(section.key_at("lease"), "`lease` is too short: write lease = \"15s\"");
+    }
+    Agents { lease: lease.unwrap_or(Agents::default().lease) }
+}
+
+/// What is declared in words of its own: tools, and what nobody is shown.
+fn read_documents(
+    text: &str,
+    root: &Section<'_, '_>,
+    variable: Lookup<'_>,
+    config: &mut Config,
+    notes: &mut Notes<'_>,
+) {
+    let Ok(whole) = toml::from_str::<toml::Table>(text) else { return };
+    if let Some(section) = root.section("redaction", notes) {
+        match whole.get("redaction").map(redaction) {
+            Some(Ok(policy)) => config.redaction = Some(policy),
+            Some(Err(problem)) => notes.error(section.at, problem),
+            None => {}
+        }
+    }
+    // What has no place at the top of the file was said already.
+    let others: Vec<&str> =
+        whole.keys().map(String::as_str).filter(|key| !TOOLS.contains(key)).collect();
+    match Declared::toml(text, &others, variable) {
+        Ok(tools) => config.tools = tools,
+        Err(Problems(problems)) => notes.errors.extend(problems.into_iter().map(problem)),
+    }
+}
+
+/// The policy, by the names that its document has.
+fn redaction(said: &toml::Value) -> Result<RedactionPolicy, String> {
+    let said = serde_json::to_string(said).map_err(|error| error.to_string())?;
+    let said = Json::parse(said).map_err(|error| error.to_string())?;
+    RedactionPolicy::parse(&said).map_err(|error| error.to_string())
+}
+
+/// What is wrong with the declaration of a tool.
+fn problem(problem: throughline_tools::Problem) -> Problem {
+    let throughline_tools::Problem { line, column, message } = problem;
+    Problem { line, column, message }
 }
 
 fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {

@@ -60,6 +60,19 @@ pub(crate) struct StoreSettings {
     pub(crate) master_key_env: Option<Name>,
 }
 
+/// How agents are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Agents {
+    /// How long a run is held without a word of whoever is at it.
+    pub(crate) lease: Duration,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(15) }
+    }
+}
+
 /// How requests are treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gateway {

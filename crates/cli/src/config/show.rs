@@ -59,6 +59,7 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     if let Some(name) = &store.master_key_env {
         put("store.master_key_env", shown_variable(name));
     }
+    put("agents.lease", shown_time(config.agents.lease));
     put("gateway.replay", word(ReplayMode::ALL, &gateway.replay).to_owned());
     put("gateway.capture", word(Capture::ALL, &gateway.capture).to_owned());
     put("gateway.prefix", word(PREFIX_POLICIES, &gateway.prefix).to_owned());
@@ -126,6 +127,7 @@ fn told(config: &Config, values: &[Entry]) -> String {
             Column::new("targets", routes.iter().map(targets)),
         ]));
     }
+    out.push_str(&tools_told(config));
     let prices = &config.prices.0;
     if !prices.is_empty() {
         let sum = |sum: Option<u64>| sum.map(dollars).unwrap_or_default();
@@ -138,6 +140,22 @@ fn told(config: &Config, values: &[Entry]) -> String {
             Column::numbers("written", prices.iter().map(|(_, price)| sum(price.written))),
         ]));
     }
+    out
+}
+
+/// The tools of agents: what they are and what they are called. How they are reached may be a secret.
+fn tools_told(config: &Config) -> String {
+    let servers = config.tools.mcp.iter().map(|server| ("mcp server", &server.name));
+    let own = config.tools.http.iter().map(|tool| ("http tool", &tool.spec.name));
+    let all: Vec<_> = servers.chain(own).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n");
+    out.push_str(&table(vec![
+        Column::new("for agents", all.iter().map(|(what, _)| Cell::new(what))),
+        Column::new("name", all.iter().map(|(_, name)| Cell::new(plain(name)))),
+    ]));
     out
 }
 

@@ -247,7 +247,7 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         (
             vec!["run", "Hi", "--model", "sim/gpt-5.2", "--thread", "nowhere"],
             2,
-            "there is no thread or run nowhere",
+            "there is no thread nowhere",
         ),
         (vec!["resume", "run_nowhere"], 2, "there is no run run_nowhere"),
         (vec!["cancel", "run_nowhere"], 2, "there is no run run_nowhere"),

@@ -240,3 +240,66 @@ fn canaries_are_told_nowhere() {
         assert!(!text.contains(&key), "the key is in the {what}: {text}");
     }
 }
+
+/// Every simulated thought ends in a note that nobody else had.
+const NOTE: &str = "note [0-9a-f]{6}";
+
+/// What the policy leaves out of thoughts is in no view and no sink of an agent's run; and the model has it back all the same.
+#[test]
+fn what_no_thought_may_say_is_shown_nowhere() {
+    let note = regex::Regex::new(NOTE).unwrap();
+    let kept = Kept::nothing("secrets-thoughts");
+    let config =
+        format!("[server]\nlog = \"debug\"\n[redaction]\nthinkingPatterns = [\"{NOTE}\"]\n");
+    std::fs::write(kept.file("throughline.toml"), &config).unwrap();
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut views: Vec<(String, String)> = Vec::new();
+    let mut ask = |method: &str, path: &str, body: &str| {
+        let said = serving.said(method, path, "", body);
+        assert!(said.starts_with("HTTP/1.1 200"), "{method} {path}: {said}");
+        views.push((format!("{method} {path}"), said.clone()));
+        said
+    };
+    let value = |said: &str, begins: &str| {
+        let found = said.find(begins).unwrap_or_else(|| panic!("no {begins} in {said}"));
+        said[found..].split('"').next().unwrap().to_owned()
+    };
+    let reflects = r#"{"reasoning":{"level":"high","reflection":{"cadence":"after_tool"}}}"#;
+    let agent =
+        format!(r#"{{"name":"Ada","model":"sim/claude-sonnet-4-5","throughline":{reflects}}}"#);
+    let agent = value(&ask("POST", "/v1/agents/", &agent), "agent-");
+    let messages = format!("/v1/agents/{agent}/messages");
+    let told = ask("POST", &messages, r#"{"input":"Hello"}"#);
+    assert!(told.contains("reasoning_message") && told.contains("[REDACTED]"), "{told}");
+    let run = value(&told, "run_").split('.').next().unwrap().to_owned();
+    let tokens = r#"{"input":"And again","stream_tokens":true}"#;
+    let streamed = ask("POST", &format!("{messages}/stream"), tokens);
+    assert!(streamed.contains("[REDACTED]") && streamed.contains("[DONE]"), "{streamed}");
+    ask("GET", &messages, "");
+    for view in ["messages", "steps", "usage", "stream?starting_after=0"] {
+        ask("GET", &format!("/v1/runs/{run}/{view}"), "");
+    }
+    for view in ["state", "plan", "reflections", "journal", "fates", "narrative"] {
+        ask("GET", &format!("/v1/throughline/runs/{run}/{view}"), "");
+    }
+    // Whoever goes on elsewhere needs what the provider issued.
+    let snapshot = serving.said("GET", &format!("/v1/throughline/runs/{run}/snapshot"), "", "");
+    assert!(note.is_match(&snapshot), "{snapshot}");
+    assert_eq!(serving.stop(), 0);
+    views.push(("the log".to_owned(), serving.errors()));
+    for format in ["text", "json"] {
+        let model = ["--model", "sim/claude-sonnet-4-5", "--tool", "now=date"];
+        let run = [&["run", "What is the time?", "--format", format][..], &model].concat();
+        let ran = kept.run(&run);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        views.push((format!("run --format {format}"), format!("{}{}", ran.out, ran.err)));
+    }
+    let narrated = kept.run(&["narrate", &run]);
+    assert!(narrated.out.contains("[REDACTED]"), "{}", narrated.out);
+    views.push(("narrate".to_owned(), narrated.out));
+    for (view, said) in &views {
+        assert!(!note.is_match(said), "{view} tells it: {said}");
+    }
+    let kept = kept.run(&["narrate", &run, "--no-redaction"]);
+    assert!(note.is_match(&kept.out), "what is kept is whole: {}", kept.out);
+}

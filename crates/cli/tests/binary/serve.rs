@@ -99,7 +99,7 @@ fn agents_are_kept_and_their_runs_are_charged() {
     let used = kept.json(&["usage"]);
     assert_eq!(
         (&used["usage"][0]["key"], &used["usage"][0]["calls"]),
-        (&key["id"], &Value::from(1))
+        (&key["id"], &told["usage"]["step_count"])
     );
     assert_eq!(used["usage"][0]["output"], told["usage"]["completion_tokens"], "{used}");
     let mut serving = Serving::start(&kept.folder, &[], &[]);

@@ -1,12 +1,20 @@
 //! Records: whole objects of a document, declared member by member in the order in which they are printed.
 
-use crate::document::{Fields, InvalidDocument, Word, list_of_words};
-use crate::json::{Json, Node, Object};
+use crate::document::{
+    Definitions, Fields, InvalidDocument, Word, list_of, list_of_words, of_type,
+};
+use crate::json::{self, Json, Node, Object};
 use crate::name::Name;
 use crate::number::Number;
 
 /// An object of a document.
 pub(crate) trait Record: Sized {
+    /// What the document calls it.
+    const NAME: &'static str;
+
+    /// Its JSON Schema. Records within it are referred to.
+    fn schema(definitions: &mut Definitions) -> Json;
+
     /// Reads the members.
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
 
@@ -18,6 +26,9 @@ pub(crate) trait Record: Sized {
 pub(crate) trait Member: Sized {
     /// What is to be written, as the end of a sentence that begins with `it must be`.
     fn demand() -> String;
+
+    /// Its JSON Schema.
+    fn schema(definitions: &mut Definitions) -> Json;
 
     /// Reads the member; nothing where it is absent.
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument>;
@@ -56,6 +67,15 @@ impl<T: Member> Member for Nullable<T> {
         format!("{}, or null", T::demand())
     }
 
+    fn schema(definitions: &mut Definitions) -> Json {
+        let value = T::schema(definitions);
+        json::object(|out| {
+            out.array("anyOf", |list| {
+                list.raw(&value).raw(&of_type("null"));
+            });
+        })
+    }
+
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
         if fields.given(key).is_some_and(Node::is_null) {
             return Ok(Some(Self::Null));
@@ -78,6 +98,10 @@ impl Member for Name {
         "a string".to_owned()
     }
 
+    fn schema(_: &mut Definitions) -> Json {
+        of_type("string")
+    }
+
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
         fields.text(key)
     }
@@ -90,6 +114,10 @@ impl Member for Name {
 impl Member for bool {
     fn demand() -> String {
         "true or false".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        of_type("boolean")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -106,6 +134,12 @@ impl Member for u64 {
         "a non-negative whole number".to_owned()
     }
 
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|out| {
+            out.string("type", "integer").number("minimum", 0_u64);
+        })
+    }
+
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
         fields.count(key)
     }
@@ -118,6 +152,10 @@ impl Member for u64 {
 impl Member for Number {
     fn demand() -> String {
         "a number".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        of_type("number")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -135,6 +173,10 @@ impl Member for Json {
         "given, and may be anything".to_owned()
     }
 
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|_| {})
+    }
+
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
         Ok(fields.given(key).map(Node::json))
     }
@@ -149,6 +191,16 @@ impl<T: Word> Member for T {
         format!("one of {}", list_of_words::<T>())
     }
 
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|out| {
+            out.string("type", "string").array("enum", |list| {
+                for word in T::ALL {
+                    list.string(word.as_str());
+                }
+            });
+        })
+    }
+
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
         fields.word(key)
     }
@@ -161,6 +213,10 @@ impl<T: Word> Member for T {
 impl Member for Vec<Name> {
     fn demand() -> String {
         "an array of strings".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        list_of(&of_type("string"))
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -179,6 +235,10 @@ impl Member for Vec<Name> {
 impl<T: Record> Member for Vec<T> {
     fn demand() -> String {
         "an array of objects".to_owned()
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        list_of(&definitions.refer::<T>())
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -201,6 +261,10 @@ impl<T: Record> Member for Vec<T> {
 impl Member for Vec<(Name, Json)> {
     fn demand() -> String {
         "an object".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        of_type("object")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -231,13 +295,13 @@ macro_rules! record {
     (
         $(#[$about:meta])*
         $name:ident $(is $tag:literal)? {
-            $($(#[$note:meta])* $key:literal => $field:ident $(?: $wanted:ty)? $(: $needed:ty)?,)+
+            $($(#[doc = $note:literal])* $key:literal => $field:ident $(?: $wanted:ty)? $(: $needed:ty)?,)+
         }
     ) => {
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name {
-            $($(#[$note])* pub $field: $(Option<$wanted>)? $($needed)?,)+
+            $($(#[doc = $note])* pub $field: $(Option<$wanted>)? $($needed)?,)+
             /// Members that the document does not know, verbatim.
             pub extras: Vec<(crate::name::Name, crate::json::Json)>,
         }
@@ -275,6 +339,19 @@ macro_rules! record {
         }
 
         impl crate::document::Record for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn schema(definitions: &mut crate::document::Definitions) -> crate::json::Json {
+                let mut shape = crate::document::Shape::new(definitions);
+                $(shape.tag($tag);)?
+                $(
+                    let about = concat!($($note),*);
+                    $(shape.takes::<$wanted>($key, about);)?
+                    $(shape.needs::<$needed>($key, about);)?
+                )+
+                shape.end()
+            }
+
             fn read(
                 fields: &crate::document::Fields<'_>,
             ) -> Result<Self, crate::document::InvalidDocument> {
@@ -302,6 +379,10 @@ macro_rules! record {
         impl crate::document::Member for $name {
             fn demand() -> String {
                 "an object".to_owned()
+            }
+
+            fn schema(definitions: &mut crate::document::Definitions) -> crate::json::Json {
+                definitions.refer::<Self>()
             }
 
             fn read(

@@ -53,7 +53,8 @@ const SEALS: [&str; 9] = [
 const SEALS_OF_THOUGHTS: [&str; 2] = ["signature", "data"];
 
 /// What the `type` of an object says that holds thoughts, or a piece of one.
-const KINDS: [&str; 5] = ["thinking", "reasoning", "reflection", "summary_text", "signature"];
+const KINDS: [&str; 6] =
+    ["thinking", "thought", "reasoning", "reflection", "summary_text", "signature"];
 
 /// What is known of the place of a value.
 #[derive(Clone, Copy)]

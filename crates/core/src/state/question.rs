@@ -1,6 +1,8 @@
 //! Questions of the model to a person, and the person's answers.
 
-use crate::document::{Fields, InvalidDocument, Member, Record, object, record, words};
+use crate::document::{
+    Definitions, Fields, InvalidDocument, Member, Record, object, record, words,
+};
 use crate::json::{self, Json, Object};
 use crate::name::Name;
 
@@ -113,6 +115,15 @@ impl UserQuestionAnswerSet {
 }
 
 impl Record for UserQuestionAnswerSet {
+    const NAME: &'static str = "UserQuestionAnswerSet";
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let answer = definitions.refer::<UserQuestionAnswer>();
+        json::object(|out| {
+            out.string("type", "object").raw("additionalProperties", &answer);
+        })
+    }
+
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
         let answer =
             |(question, node, path)| Ok((question, Record::read(&Fields::of(node, path)?)?));
@@ -129,6 +140,10 @@ impl Record for UserQuestionAnswerSet {
 impl Member for UserQuestionAnswerSet {
     fn demand() -> String {
         "an object".to_owned()
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        definitions.refer::<Self>()
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::document::{Fields, InvalidDocument, Opaque, Record, words, write_extras};
+use crate::document::{
+    Definitions, Fields, InvalidDocument, Opaque, Record, Shape, list_of, words, write_extras,
+};
 use crate::json::{self, Json, Node, Object};
 use crate::name::Name;
 
@@ -120,6 +122,48 @@ impl Message {
 }
 
 impl Record for Message {
+    const NAME: &'static str = "LLMMessage";
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let block = {
+            let mut shape = Shape::new(definitions);
+            shape.needs::<ThinkingKind>("type", "Whether it can be read.");
+            shape.needs::<Name>("content", "What can be read; empty when redacted.");
+            shape.takes::<Name>("signature", "The provider's signature or sealed data, as issued.");
+            shape.takes::<bool>("summary", "Whether it is a step of the provider's summary.");
+            shape.takes::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.end()
+        };
+        let call = {
+            let mut shape = Shape::new(definitions);
+            shape.needs::<Name>("id", "Its id.");
+            shape.needs::<Name>("name", "The tool.");
+            shape.needs::<Json>("args", "The arguments, verbatim.");
+            shape.takes::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.end()
+        };
+        let mut shape = Shape::new(definitions);
+        shape.needs::<MessageRole>("role", "Who speaks.");
+        shape.needs::<Name>("content", "The text; empty where the message only thinks or calls.");
+        shape.takes::<bool>(
+            "ephemeral",
+            "Seen by the model and by every log, never kept in the thread.",
+        );
+        shape.says(
+            "thinkingBlocks",
+            "What the model thought, on assistant messages.",
+            &list_of(&block),
+        );
+        shape.says(
+            "toolCalls",
+            "What the model asked for, on assistant messages.",
+            &list_of(&call),
+        );
+        shape.takes::<Name>("toolCallId", "On tool messages: the call that is answered.");
+        shape.takes::<Name>("toolName", "On tool messages: the tool that answers.");
+        shape.end()
+    }
+
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
         let role = fields.word("role")?.ok_or_else(|| {
             fields.error("role", "is missing: it must be one of system, user, assistant, tool")

@@ -42,7 +42,7 @@ fn models(simulator: &Simulator) -> EndpointModels {
     EndpointModels::new(upstream(simulator), |model| {
         let found = FAMILIES.iter().find(|(_, known)| *known == model);
         let (row, _) = found.ok_or_else(|| ModelError::new(Trouble::Other, "nobody's"))?;
-        Ok(((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap()))
+        Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
 }
 

@@ -35,11 +35,11 @@ pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
     let head = asked.api.store().log(&tenant, &run).await?.filter(is_run);
     head.ok_or_else(|| Denied::missing("run", &run.0))?;
     let after = asked.query.get("after").and_then(|after| after.parse().ok()).unwrap_or(0);
-    let (runner, ping) = (asked.api.runner.clone(), asked.api.ping);
+    let (runner, ping, policy) = (asked.api.runner.clone(), asked.api.ping, asked.policy());
     let (sender, receiver) = channel::<Result<Bytes, Cut>>(16);
     // It ends with its reader, or with the run.
     tokio::spawn(async move {
-        if let Err(error) = tell(&runner, (tenant, run), after, ping, &sender).await {
+        if let Err(error) = tell(&runner, (tenant, run), after, ping, &sender, policy).await {
             drop(sender.send(Err(Cut(error.to_string()))).await);
         }
     });
@@ -57,10 +57,11 @@ async fn tell(
     after: u64,
     ping: Duration,
     sender: &Sender<Result<Bytes, Cut>>,
+    policy: RedactionPolicy,
 ) -> Result<(), StoreError> {
     let (store, from) = (&*runner.store, after.saturating_sub(CONTEXT));
     let mut place = store.place_of_event(&tenant, &run, from).await?;
-    let (mut telling, mut page) = (Telling::after(after), FIRST);
+    let (mut telling, mut page) = (Telling::after(after, policy), FIRST);
     loop {
         // It is looked at before it is listened to: what comes meanwhile is heard then.
         let head = store.log(&tenant, &run).await?;
@@ -125,8 +126,7 @@ struct Piece {
 }
 
 impl Telling {
-    fn after(after: u64) -> Self {
-        let policy = RedactionPolicy::default();
+    fn after(after: u64, policy: RedactionPolicy) -> Self {
         Self { policy, after, heard: after, text: None, out: Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Did, LogHead, LogId, Name, Node, RedactionPolicy, ThoughtKind, Why, json, kind, unpack,
+    Body, Did, LogHead, LogId, Name, Node, ThoughtKind, Why, json, kind, unpack,
 };
 
 use crate::console::{calls, first_words, threads, tree_of};
@@ -103,7 +103,7 @@ async fn held(
     only_sealed: bool,
 ) -> Result<(Vec<Held>, u64), Denied> {
     let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let policy = RedactionPolicy::default();
+    let policy = asked.policy();
     let (mut held, mut forgotten, mut after) = (Vec::new(), 0, 0);
     loop {
         let records = store.read(tenant, thread, after, 256).await?;

@@ -1,13 +1,13 @@
 //! Agents: made, listed, shown, changed, deleted; their tools and their memory.
 
-use throughline_core::{Json, Name, Node, Tree, json};
+use throughline_core::{Json, LogId, Name, Node, Tree, json};
 
 use crate::gateway::Answered;
 use crate::letta::declared;
 use crate::letta::denied::Denied;
 use crate::letta::kept::{Kept, Members};
 use crate::letta::listing::Paging;
-use crate::letta::messages::may_ask;
+use crate::letta::messages::{may_ask, stop_all};
 use crate::letta::{Asked, Told, shapes};
 
 /// Makes an agent. What it is declared with is checked now, and not when somebody first speaks to it.
@@ -129,6 +129,11 @@ async fn change(asked: &Asked<'_>, kept: &Kept, members: &Members) -> Told {
 
 pub(crate) async fn delete(asked: &Asked<'_>) -> Told {
     let kept = asked.agent(&asked.id(0)).await?;
+    for thread in
+        std::iter::once(kept.thread()).chain(kept.conversations.iter().cloned().map(LogId))
+    {
+        stop_all(asked, &thread).await?;
+    }
     asked.house().delete(&kept).await?;
     Ok(Answered::json(200, &Json::null()))
 }

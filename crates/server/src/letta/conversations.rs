@@ -8,7 +8,7 @@ use crate::letta::declared::{self, Overrides};
 use crate::letta::denied::Denied;
 use crate::letta::kept::{Kept, Members};
 use crate::letta::listing::{Listing, Paging};
-use crate::letta::messages::{Place, known, may_ask};
+use crate::letta::messages::{Place, known, may_ask, stop_all};
 use crate::letta::stream::{Follower, From, Next};
 use crate::letta::{Asked, Told, runs, shapes};
 
@@ -112,6 +112,7 @@ pub(crate) async fn update(asked: &Asked<'_>) -> Told {
 pub(crate) async fn delete(asked: &Asked<'_>) -> Told {
     let place = asked.conversation(&asked.id(0)).await?;
     if let Some(kept) = &place.conversation {
+        stop_all(asked, &place.thread).await?;
         asked.house().delete(kept).await?;
     }
     Ok(Answered::json(200, &Json::null()))

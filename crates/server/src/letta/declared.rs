@@ -210,7 +210,9 @@ pub(crate) fn equipped(runner: &Runner, members: &Members) -> Result<Runner, Den
         })?;
         tools.insert(name, Arc::clone(tool));
     }
-    Ok(Runner { tools: Arc::new(tools), ..runner.clone() })
+    let mut equipped = runner.clone();
+    equipped.tools = Arc::new(tools);
+    Ok(equipped)
 }
 
 fn names_of_tools(members: &Members) -> Vec<Name> {

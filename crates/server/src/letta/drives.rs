@@ -7,28 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use throughline_agent::{Casting, Runner, Spent};
+use throughline_agent::{Casting, ModelSpent, Progress, Runner, Spent};
 use throughline_core::{LogId, Name, Tenant, Usage};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::gateway::Directory;
 use crate::letta::request::RunNote;
 use crate::operations::{Operations, Used, UsedFor};
 
 /// The runs that this process drives.
 pub(crate) struct Drives {
-    runner: Runner,
+    pub(super) runner: Runner,
     /// How often a run was taken in hand.
     taken: AtomicU64,
     at_work: Mutex<AtWork>,
-    book: OnceLock<Book>,
-}
-
-/// Where it is written down what runs use.
-pub(crate) struct Book {
-    pub(crate) operations: Arc<Operations>,
-    pub(crate) directory: Arc<dyn Directory>,
+    /// Where it is written down what runs use.
+    book: OnceLock<Arc<Operations>>,
 }
 
 #[derive(Default)]
@@ -47,7 +41,7 @@ impl Drives {
     }
 
     /// What runs use is written down there from now on.
-    pub(crate) fn charge_to(&self, book: Book) {
+    pub(crate) fn charge_to(&self, book: Arc<Operations>) {
         // There is one gateway, and so one book.
         drop(self.book.set(book));
     }
@@ -55,8 +49,9 @@ impl Drives {
     /// The runner as somebody of its own: two hands of one process must not take each other for themselves.
     pub(crate) fn hand(&self) -> Runner {
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        let owner = Name::from(format!("{}.{number}", self.runner.owner));
-        Runner { owner, ..self.runner.clone() }
+        let mut hand = self.runner.clone();
+        hand.owner = Name::from(format!("{}.{number}", hand.owner));
+        hand
     }
 
     /// Sees to it that somebody drives the run: a task of this process, unless another has it.
@@ -89,30 +84,34 @@ impl Drives {
         let is_ours = self.hand().drive(tenant, run).await.is_ok();
         let after = self.runner.progress(tenant, run).await;
         if let (Ok((casting, before)), Ok((_, after)), true) = (before, after, is_ours) {
-            self.charge(tenant, &casting, &before.spent, &after.spent);
+            self.charge(tenant, &casting, &before, &after);
         }
     }
 
-    fn charge(&self, tenant: &Tenant, casting: &Casting, before: &Spent, after: &Spent) {
-        let (Some(book), Some(agent)) = (self.book.get(), casting.agents.get(&casting.first))
-        else {
-            return;
-        };
-        let usage = Usage {
-            input: after.input.saturating_sub(before.input),
-            cached: after.cached.saturating_sub(before.cached),
-            written: 0,
-            output: after.output.saturating_sub(before.output),
-            thought: after.thought.saturating_sub(before.thought),
-        };
-        let reached = book.directory.reach(&agent.model).ok();
-        let reached = reached.and_then(|reached| reached.into_iter().next());
-        let Some(reached) = reached.filter(|_| usage.total() > 0) else { return };
-        let (provider, model) = (reached.account, reached.model);
-        let meter = &book.operations.meter;
-        let used = Used::once(usage, meter.price(&provider, &model));
-        let key = RunNote::of(casting).key;
-        meter.charge(UsedFor { tenant: tenant.clone(), key, provider, model }, &used);
+    /// Each model is charged for its own answers, whoever was asked first.
+    fn charge(&self, tenant: &Tenant, casting: &Casting, before: &Progress, after: &Progress) {
+        let Some(book) = self.book.get() else { return };
+        let meter = &book.meter;
+        for now in &after.by_model {
+            let is_it = |one: &&ModelSpent| one.account == now.account && one.model == now.model;
+            let then = before.by_model.iter().find(is_it);
+            let (spent, calls) = then.map_or((Spent::default(), 0), |one| (one.spent, one.answers));
+            let calls = now.answers.saturating_sub(calls);
+            if calls == 0 {
+                continue;
+            }
+            let usage = Usage {
+                input: now.spent.input.saturating_sub(spent.input),
+                cached: now.spent.cached.saturating_sub(spent.cached),
+                written: 0,
+                output: now.spent.output.saturating_sub(spent.output),
+                thought: now.spent.thought.saturating_sub(spent.thought),
+            };
+            let (provider, model) = (now.account.clone(), now.model.clone());
+            let used = Used::of(calls, usage, meter.price(&provider, &model));
+            let key = RunNote::of(casting).key;
+            meter.charge(UsedFor { tenant: tenant.clone(), key, provider, model }, &used);
+        }
     }
 
     /// Whether something happened to the run while it was driven. If not, it is driven no more.

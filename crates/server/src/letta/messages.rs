@@ -3,7 +3,6 @@
 use throughline_agent::{Casting, RunError, Start, Word};
 use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
 
-use crate::access::Admission;
 use crate::gateway::Answered;
 use crate::letta::decisions;
 use crate::letta::declared;
@@ -67,6 +66,17 @@ impl Asked<'_> {
         self.conversation(&id).await
     }
 
+    /// Whether the agent of a run is still there, and its conversation. What was deleted takes its runs with it.
+    pub(crate) async fn is_there(&self, casting: &Casting, thread: &LogId) -> Result<bool, Denied> {
+        let note = RunNote::of(casting);
+        if note.adopted || !RunNote::is_in(casting) {
+            return Ok(true);
+        }
+        let Some(agent) = self.house().agent(&note.agent).await? else { return Ok(false) };
+        let is_own = agent.thread() == *thread;
+        Ok(is_own || self.house().conversation(&thread.0).await?.is_some())
+    }
+
     pub(crate) async fn conversation(&self, id: &str) -> Result<Place, Denied> {
         let missing = || Denied::missing("conversation", id);
         let conversation = self.house().conversation(id).await?.ok_or_else(missing)?;
@@ -84,9 +94,7 @@ pub(crate) async fn say(asked: &Asked<'_>, how: How) -> Told {
     let (run, event) = if request.decisions.is_empty() {
         (begin(asked, &place, &request).await?, 0)
     } else {
-        let head = waiting(asked, &place).await?;
-        let event = decisions::tell(asked, &head, &request.decisions).await?;
-        (head.log, event)
+        decide(asked, &place, &request).await?
     };
     let tenant = &asked.caller.tenant;
     let head = asked.api.store().log(tenant, &run).await?;
@@ -112,15 +120,36 @@ pub(crate) async fn say(asked: &Asked<'_>, how: How) -> Told {
     Ok(Answered::json(200, &asked.api.whole(telling).await?))
 }
 
+/// Tells the run that waits what was decided: the run, and its number of events before that. What was decided before under
+/// the same names is not told again.
+async fn decide(
+    asked: &Asked<'_>,
+    place: &Place,
+    request: &SayRequest,
+) -> Result<(LogId, u64), Denied> {
+    let (runner, tenant) = (&asked.api.runner, &asked.caller.tenant);
+    let names = request.decided_once(&place.thread.0);
+    if let Some((run, note)) = runner.noted(tenant, &names).await? {
+        let event = note.tree().root().get("event").and_then(Node::u64);
+        return Ok((run, event.unwrap_or(0)));
+    }
+    let head = waiting(asked, place).await?;
+    let event = decisions::tell(asked, &head, &request.decisions).await?;
+    if !names.is_empty() {
+        let note = json::object(|o| {
+            o.number("event", event);
+        });
+        runner.note(tenant, &head.log, &names, &note).await?;
+    }
+    Ok((head.log, event))
+}
+
 /// Begins a run, or finds the one that the same request began.
 async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result<LogId, Denied> {
     let config = declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
     may_ask(asked, &config.model).await?;
     let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
-    let key = match &asked.caller.admission {
-        Admission::Key { id, .. } => Some(id),
-        Admission::Open | Admission::Refused => None,
-    };
+    let key = asked.caller.admission.key_id();
     let mut casting = Casting::solo(config, request.client_tools.clone());
     casting.note = Some(request.note(&place.agent.id, key));
     let start = Start {
@@ -192,10 +221,14 @@ pub(crate) async fn known(asked: &Asked<'_>, run: &LogId) -> Result<Known, Denie
     let head = asked.api.store().log(&tenant, run).await?.filter(runs::is_run);
     let head = head.ok_or_else(missing)?;
     let (casting, progress) = asked.api.runner.progress(&tenant, run).await?;
+    let thread = head.of.ok_or_else(missing)?;
+    if !asked.is_there(&casting, &thread).await? {
+        return Err(missing());
+    }
     Ok(Known {
         tenant,
         run: run.clone(),
-        thread: head.of.ok_or_else(missing)?,
+        thread,
         note: RunNote::of(&casting),
         casting,
         from: progress.from,
@@ -242,6 +275,14 @@ pub(crate) async fn cancel(asked: &Asked<'_>) -> Told {
         ended.into_iter().map(|(run, how)| (run, json::string(&how))).collect();
     let said = json::object_of(said.iter().map(|(run, how)| (&**run, how)));
     Ok(Answered::json(200, &said))
+}
+
+/// Stops what is on in a Thread.
+pub(crate) async fn stop_all(asked: &Asked<'_>, thread: &LogId) -> Result<(), Denied> {
+    if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
+        stop(asked, &head.log).await;
+    }
+    Ok(())
 }
 
 /// Stops a run, and says what came of it.

@@ -2,6 +2,7 @@
 
 use throughline_core::{Json, json};
 
+use crate::letta::gives::{self, Gives};
 use crate::letta::routes::{Route, routes};
 use crate::letta::takes;
 
@@ -49,6 +50,7 @@ pub fn document() -> Json {
                         list.string("detail");
                     });
                 });
+                gives::schemas(o);
             });
         });
         o.array("security", |list| {
@@ -116,11 +118,24 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
         });
     }
     o.object("responses", |o| {
-        let kind =
-            if route.path.ends_with("/stream") { "text/event-stream" } else { "application/json" };
+        let (whole, frames) = match gives::response(route.op) {
+            Gives::One(name) => (Some(gives::of(name)), None),
+            Gives::List(name) => (Some(gives::of(&format!("[{name}]"))), None),
+            Gives::Number => (Some(gives::of("integer")), None),
+            Gives::Nothing => (Some(schema("null", None)), None),
+            Gives::Frames => (None, Some(gives::of("Message"))),
+            Gives::Either => (Some(gives::of("Answer")), Some(gives::of("Message"))),
+            Gives::Events => (None, Some(gives::of("RunEvent"))),
+        };
         o.object("200", |o| {
             o.string("description", route.says).object("content", |o| {
-                o.object(kind, |_| {});
+                for (kind, schema) in [("application/json", whole), ("text/event-stream", frames)] {
+                    if let Some(schema) = schema {
+                        o.object(kind, |o| {
+                            o.raw("schema", &schema);
+                        });
+                    }
+                }
             });
         });
         for (status, says) in [

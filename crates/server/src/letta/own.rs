@@ -2,14 +2,15 @@
 
 use throughline_agent::{Snapshot, State, Word, narrate};
 use throughline_core::{
-    ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion,
-    RedactionPolicy, RunEvent, UserQuestionResolution, UserQuestionStatus, json, unpack,
+    ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion, RunEvent,
+    SmartState, UserQuestionResolution, UserQuestionStatus, json, unpack,
 };
 
 use crate::console::inbox;
 use crate::gateway::Answered;
 use crate::letta::denied::Denied;
 use crate::letta::messages::{known, may_ask, rewind as rewind_thread};
+use crate::letta::request::RunNote;
 use crate::letta::{Asked, Told, runs};
 
 /// The largest page of a journal.
@@ -40,7 +41,9 @@ pub(crate) async fn snapshot(asked: &Asked<'_>) -> Told {
 /// Goes on from a snapshot, as a run of this store.
 pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     let snapshot = Snapshot::parse(&asked.body.root().json());
-    let snapshot = snapshot.map_err(|error| Denied::new(422, error.to_string()))?;
+    let mut snapshot = snapshot.map_err(|error| Denied::new(422, error.to_string()))?;
+    let key = asked.caller.admission.key_id();
+    snapshot.casting.note = Some(RunNote::adopted(&snapshot.casting, key));
     for agent in snapshot.casting.agents.values() {
         may_ask(asked, &agent.model).await?;
     }
@@ -96,9 +99,12 @@ async fn events(asked: &Asked<'_>) -> Result<Vec<(u64, Json)>, Denied> {
         for record in &records {
             let events = unpack(record).unwrap_or_default();
             let events = events.into_iter().filter(|(number, _)| *number > after);
-            found.extend(
-                events.filter_map(|(number, event)| Some((number, Json::parse(event).ok()?))),
-            );
+            let read = events.filter_map(|(number, event)| {
+                let event = Json::parse(event).ok()?;
+                let Some(policy) = &asked.api.policy else { return Some((number, event)) };
+                Some((number, policy.redact_run_event(&RunEvent::parse(&event).ok()?)))
+            });
+            found.extend(read);
         }
     }
     found.truncate(limit.min(MOST));
@@ -130,7 +136,8 @@ pub(crate) async fn narrative(asked: &Asked<'_>) -> Told {
         let read = packed.filter_map(|(_, event)| Json::parse(event).ok());
         events.extend(read.filter_map(|event| RunEvent::parse(&event).ok()));
     }
-    let told = narrate(&events, &RedactionPolicy::default());
+    let policy = asked.api.policy.as_deref().cloned().unwrap_or_default();
+    let told = narrate(&events, &policy);
     let told = json::object(|o| {
         o.string("runId", &known.run.0).string("narrative", &told);
     });
@@ -178,31 +185,78 @@ fn question_json(question: &PendingUserQuestion, run: &LogId) -> Json {
 /// Answers a question, and lets its run go on.
 pub(crate) async fn answer(asked: &Asked<'_>) -> Told {
     let (id, tenant) = (asked.id(0), &asked.caller.tenant);
+    let otid = asked.body.root().name_of("otid");
+    let names = otid.map(|otid| Name::from(format!("letta/{id}/answered/{otid}")));
+    let names: Vec<Name> = names.into_iter().collect();
+    if let Some((run, _)) = asked.api.runner.noted(tenant, &names).await? {
+        return answered(asked, &run, &id).await;
+    }
     let pending = asked.api.store().pending(tenant, None).await?;
     let found = pending.into_iter().find(|one| one.id == id && &*one.kind == "question");
-    let pending = found.ok_or_else(|| Denied::missing("question", &id))?;
+    let Some(pending) = found else { return Err(no_question(asked, &id).await?) };
+    let is_own = |name: Node<'_>| name.is("id") || name.is("otid");
     let resolution = json::object(|o| {
         o.string("id", &id);
-        for (name, value) in asked.body.root().members().filter(|(name, _)| !name.is("id")) {
+        for (name, value) in asked.body.root().members().filter(|(name, _)| !is_own(*name)) {
             o.node(&name.text().unwrap_or_default(), value);
         }
     });
     let resolution = UserQuestionResolution::parse(&resolution);
     let resolution = resolution.map_err(|error| Denied::new(422, error.to_string()))?;
     asked.api.drives.hand().tell(tenant, &pending.log, Word::Answer(resolution)).await?;
+    if !names.is_empty() {
+        asked.api.runner.note(tenant, &pending.log, &names, &json::object(|_| {})).await?;
+    }
     inbox::drive(asked, &pending.log).await?;
-    let state = asked.api.runner.state(tenant, &pending.log).await?;
+    answered(asked, &pending.log, &id).await
+}
+
+/// Why a question cannot be answered: it was decided before, or there never was one.
+async fn no_question(asked: &Asked<'_>, id: &Name) -> Result<Denied, Denied> {
+    let run = id.rsplit_once(".q").map(|(run, _)| LogId::from(run));
+    let tenant = &asked.caller.tenant;
+    let Some(run) = run.filter(|run| !run.0.is_empty()) else {
+        return Ok(Denied::missing("question", id));
+    };
+    if asked.api.store().log(tenant, &run).await?.is_none_or(|head| !runs::is_run(&head)) {
+        return Ok(Denied::missing("question", id));
+    }
+    let state = asked.api.runner.state(tenant, &run).await?;
+    let mut questions = state.smart.pending_user_questions.iter().flatten();
+    let known = questions.find(|question| question.id == *id);
+    Ok(known.map_or_else(
+        || Denied::missing("question", id),
+        |question| {
+            let status = question.status.as_str();
+            Denied::new(409, format!("question {id} waits for nobody any more: it is {status}"))
+        },
+    ))
+}
+
+/// A question as it stands.
+async fn answered(asked: &Asked<'_>, run: &LogId, id: &Name) -> Told {
+    let state = asked.api.runner.state(&asked.caller.tenant, run).await?;
     let questions = state.smart.pending_user_questions.iter().flatten();
-    let told = questions.into_iter().find(|question| question.id == id);
+    let told = questions.into_iter().find(|question| question.id == *id);
     let told = told.map_or_else(
         || {
             json::object(|o| {
-                o.string("id", &id).string("status", UserQuestionStatus::Executed.as_str());
+                o.string("id", id).string("status", UserQuestionStatus::Executed.as_str());
             })
         },
-        |question| question_json(question, &pending.log),
+        |question| question_json(question, run),
     );
     Ok(Answered::json(200, &told))
+}
+
+/// The JSON Schema of a document.
+pub(crate) fn schema(asked: &Asked<'_>) -> Told {
+    let schema = match &*asked.id(0) {
+        "run-event" => RunEvent::schema(),
+        "smart-state" => SmartState::schema(),
+        other => return Err(Denied::missing("schema", other)),
+    };
+    Ok(Answered::json(200, &schema))
 }
 
 /// The record that a body names.

@@ -191,6 +191,12 @@ impl SayRequest {
         otids.map(|otid| Name::from(format!("letta/{thread}/{otid}"))).collect()
     }
 
+    /// The names under which these decisions are known again, for a Thread.
+    pub(crate) fn decided_once(&self, thread: &str) -> Vec<Name> {
+        let otids = self.otids.iter().flatten();
+        otids.map(|otid| Name::from(format!("letta/{thread}/decided/{otid}"))).collect()
+    }
+
     /// What is to be found with the run: how its answer is wanted, and how its messages are named.
     pub(crate) fn note(&self, agent: &str, key: Option<&Name>) -> Json {
         json::object(|o| {
@@ -228,12 +234,31 @@ pub(crate) struct RunNote {
     pub(crate) agent: Name,
     pub(crate) tokens: bool,
     pub(crate) background: bool,
+    /// Whether it was begun elsewhere, so that its agent may be none of this house.
+    pub(crate) adopted: bool,
     /// The id of the key that began it.
     pub(crate) key: Option<Name>,
     pub(crate) otids: Vec<Option<Name>>,
 }
 
 impl RunNote {
+    /// Whether a run was begun here.
+    pub(crate) fn is_in(casting: &Casting) -> bool {
+        let note = casting.note.as_ref().map(Json::tree);
+        note.is_some_and(|tree| tree.root().get("letta").is_some())
+    }
+
+    /// The note for a run that was begun elsewhere, and goes on here.
+    pub(crate) fn adopted(casting: &Casting, key: Option<&Name>) -> Json {
+        let agent = Self::of(casting).agent;
+        json::object(|o| {
+            o.object("letta", |o| {
+                o.string("agent", &agent).bool("background", true).bool("adopted", true);
+                o.maybe_string("key", key.map(|key| &**key));
+            });
+        })
+    }
+
     pub(crate) fn of(casting: &Casting) -> Self {
         let tree = casting.note.as_ref().map(Json::tree);
         let note = tree.as_ref().and_then(|tree| tree.root().get("letta"));
@@ -247,6 +272,7 @@ impl RunNote {
             agent: note.name_of("agent").unwrap_or_default(),
             tokens: is("tokens"),
             background: is("background"),
+            adopted: is("adopted"),
             key: note.name_of("key"),
             otids: note.get("otids").into_iter().flat_map(Node::elements).map(Node::name).collect(),
         }

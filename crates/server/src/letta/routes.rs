@@ -82,6 +82,7 @@ ops! {
     Narrative "GET" "/v1/throughline/runs/{run}/narrative" "What happened in a run and why, in sentences.";
     Questions "GET" "/v1/throughline/questions" "The questions that wait for a person.";
     AnswerQuestion "POST" "/v1/throughline/questions/{question}" "Answers a question.";
+    Schema "GET" "/v1/throughline/schemas/{schema}" "The JSON Schema of a document: run-event or smart-state.";
     ForkThread "POST" "/v1/throughline/threads/{thread}/fork" "A thread that shares another one's history up to a record.";
     Rewind "POST" "/v1/throughline/threads/{thread}/rewind" "Lets a thread go on from an earlier record.";
     ShowRuns "GET" "/v1/throughline/runs" "The runs in a few numbers each, the newest first.";

@@ -99,7 +99,8 @@ pub(crate) async fn told(asked: &Asked<'_>, run: &LogId) -> Told {
 }
 
 pub(crate) async fn retrieve(asked: &Asked<'_>) -> Told {
-    told(asked, &LogId(asked.id(0))).await
+    let known = known(asked, &LogId(asked.id(0))).await?;
+    told(asked, &known.run).await
 }
 
 /// The runs of an agent, a conversation, or all agents.

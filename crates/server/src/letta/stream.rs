@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use throughline_agent::Runner;
-use throughline_core::{Follow, Json, Name, RunEvent, Store, StoreError, json, unpack};
+use throughline_core::{
+    Follow, Json, Name, RedactionPolicy, RunEvent, Store, StoreError, json, unpack,
+};
 use tokio::time::timeout;
 
 use crate::exchange::Cut;
@@ -16,6 +18,7 @@ use crate::letta::AgentApi;
 use crate::letta::denied::Denied;
 use crate::letta::drives::Drives;
 use crate::letta::project::{Known, Projector, Rest};
+use crate::letta::redact;
 use crate::letta::union::{self, Letter};
 
 /// From where on a reader wants to hear.
@@ -141,6 +144,12 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
+    /// The same, under that policy. What it leaves out may be cut anywhere, so nothing is told in pieces.
+    fn under(mut self, policy: Option<&RedactionPolicy>) -> Self {
+        self.known.note.tokens &= policy.is_none();
+        self
+    }
+
     fn wants(&self, kind: &str) -> bool {
         let is_frame = matches!(kind, union::STOP | union::USAGE | union::ERROR);
         is_frame || self.types.is_empty() || self.types.iter().any(|wanted| **wanted == *kind)
@@ -151,10 +160,13 @@ impl AgentApi {
     /// The run as server-sent events, until it rests.
     pub(crate) fn stream(&self, telling: Telling) -> Answered {
         let (runner, drives, ping) = (self.runner.clone(), Arc::clone(&self.drives), self.ping);
+        let policy = self.policy.clone();
+        let telling = telling.under(policy.as_deref());
         let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, Cut>>(64);
         // It ends with its reader, or with the run.
         tokio::spawn(async move {
-            let told = tell(&runner, &drives, ping, &telling, &sender).await;
+            let shown = |said: Json| redact::shown(policy.as_deref(), said);
+            let told = tell(&runner, &drives, ping, &telling, &sender, &shown).await;
             if let Err(error) = told {
                 drop(sender.send(Err(Cut(error.to_string()))).await);
             }
@@ -173,6 +185,7 @@ impl AgentApi {
 
     /// The run to where it rests: its messages, why it stopped, and what it used.
     pub(crate) async fn whole(&self, telling: Telling) -> Result<Json, Denied> {
+        let telling = telling.under(self.policy.as_deref());
         let (tenant, run) = (telling.known.tenant.clone(), telling.known.run.clone());
         let mut follower = Follower::new(self.store(), telling.known.clone(), telling.from);
         let mut letters = Vec::new();
@@ -217,6 +230,7 @@ async fn tell(
     ping: Duration,
     telling: &Telling,
     pieces: &Pieces,
+    shown: &(impl Fn(Json) -> Json + Sync),
 ) -> Result<(), StoreError> {
     let known = &telling.known;
     let mut follower = Follower::new(&*runner.store, known.clone(), telling.from);
@@ -243,7 +257,7 @@ async fn tell(
                 return Ok(());
             }
         };
-        let frame = [b"data: ", &**said.bytes(), b"\n\n"].concat();
+        let frame = [b"data: ", &**shown(said).bytes(), b"\n\n"].concat();
         if pieces.send(Ok(Bytes::from(frame))).await.is_err() {
             return Ok(());
         }

@@ -88,8 +88,13 @@ pub struct Used {
 impl Used {
     /// One answer.
     pub(crate) fn once(tokens: Usage, price: Option<Price>) -> Self {
+        Self::of(1, tokens, price)
+    }
+
+    /// So many answers at one price.
+    pub(crate) fn of(calls: u64, tokens: Usage, price: Option<Price>) -> Self {
         let pico_usd = price.map_or(0, |price| price.of(&tokens));
-        Self { calls: 1, unpriced: u64::from(price.is_none()), tokens, pico_usd }
+        Self { calls, unpriced: if price.is_none() { calls } else { 0 }, tokens, pico_usd }
     }
 
     /// Money, in millionths of a dollar. What is less than one is none.

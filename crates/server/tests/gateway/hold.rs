@@ -8,7 +8,7 @@ use crate::house::{
 };
 use throughline_core::{
     Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, Tenant,
-    VaultKey,
+    Unattended, VaultKey,
 };
 use throughline_server::{Limits, usage_log};
 use throughline_store::Journal;
@@ -128,6 +128,10 @@ impl Store for Held {
         log: Option<&'a LogId>,
     ) -> Boxed<'a, Vec<Pending>> {
         self.journal.pending(tenant, log)
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        self.journal.unattended(idle, after, limit)
     }
 }
 

@@ -26,6 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
+    Unattended,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -254,6 +255,10 @@ impl Backend for Postgres {
 
     fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
         Box::pin(read::manifests(&self.shared, after, limit))
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        Box::pin(read::unattended(&self.shared, idle, after, limit))
     }
 
     fn tenants(&self) -> Boxed<'_, Vec<Tenant>> {

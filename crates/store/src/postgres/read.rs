@@ -1,12 +1,13 @@
 //! Reading: logs and their records, captured turns, what waits, the chains.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
     Digest, Era, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
-    Sight, StoreError, Tenant, VaultTurn,
+    Sight, StoreError, Tenant, Unattended, VaultTurn,
 };
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::{FromSql, ToSql};
@@ -233,6 +234,28 @@ pub(super) async fn pending(
             })
         })
         .collect()
+}
+
+/// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
+pub(super) async fn unattended(
+    shared: &Shared,
+    idle: Duration,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<Unattended>, StoreError> {
+    let sql = "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant \
+               LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name \
+               WHERE l.status = 'running' AND l.id > $1 AND l.kind = 2 AND l.gone IS NULL \
+               AND l.updated <= throughline_now() - $2 \
+               AND (h.until IS NULL OR h.until <= throughline_now()) ORDER BY l.id LIMIT $3";
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let idle = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
+    let rows = shared.server.query(sql, &[&after, &idle, &i64::from(limit)]).await?;
+    let unattended = |row: &tokio_postgres::Row| {
+        let (tenant, run) = (Tenant(text(row, 0)?), LogId(text(row, 1)?));
+        Ok(Unattended { tenant, run, place: number(row, 2)? })
+    };
+    rows.iter().map(unattended).collect()
 }
 
 /// Numbers are given out before records are visible, so with several nodes a lower number may appear after a higher one.

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use throughline_core::{
     Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
+    Unattended,
 };
 
 use crate::backend::{
@@ -177,6 +178,10 @@ impl Backend for Sqlite {
 
     fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
         self.readers.read(move |db| read::manifests(db, after, limit))
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        self.readers.read(move |db| read::unattended(db, idle, after, limit))
     }
 
     fn tenants(&self) -> Boxed<'_, Vec<Tenant>> {

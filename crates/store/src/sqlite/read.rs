@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql, params};
 use throughline_core::{
     Boxed, Digest, Era, Found, LogHead, LogId, Name, NodeId, Pending, PendingStatus, Rewind, Sight,
-    StoreError, Tenant, VaultTurn,
+    StoreError, Tenant, Unattended, VaultTurn,
 };
 use tokio::sync::Semaphore;
 
@@ -396,6 +396,27 @@ pub(super) fn pending(
             expires: expires.map(instant),
             status,
         })
+    })?;
+    found.collect()
+}
+
+/// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
+pub(super) fn unattended(
+    db: &Connection,
+    idle: Duration,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<Unattended>, rusqlite::Error> {
+    let now = now(db)?;
+    let since = now.saturating_sub(i64::try_from(idle.as_millis()).unwrap_or(i64::MAX));
+    let find = "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant
+                LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
+                WHERE l.status = 'running' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL AND l.updated <= ?2
+                AND (h.until IS NULL OR h.until <= ?3) ORDER BY l.id LIMIT ?4";
+    let mut find = db.prepare_cached(find)?;
+    let found = find.query_map(params![number(after), since, now, limit], |row| {
+        let (tenant, run) = (Tenant(row.get(0)?), LogId(row.get(1)?));
+        Ok(Unattended { tenant, run, place: unsigned(row.get(2)?) })
     })?;
     found.collect()
 }

@@ -30,6 +30,7 @@ CREATE TABLE logs (
 CREATE INDEX logs_by_time ON logs (tenant, kind, updated);
 CREATE INDEX logs_of ON logs (tenant, of) WHERE of IS NOT NULL;
 CREATE INDEX logs_fork ON logs (tenant, fork) WHERE fork IS NOT NULL;
+CREATE INDEX logs_running ON logs (id) WHERE status = 'running';
 
 -- The Journal. Rows are only ever added; erasing takes the content away and leaves the rest, so that the chain holds.
 CREATE TABLE records (

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use throughline_core::{Append, Fence, Lease, LogOpening, Store, StoreError};
+use throughline_core::{
+    Append, Batch, Fence, Lease, LogId, LogOpening, RUNNING, Store, StoreError, Tenant,
+};
 use throughline_store::Journal;
 use tokio::task::JoinSet;
 
@@ -168,4 +170,53 @@ pub(crate) async fn one_of_many_gets_the_lease<H: Harness>() {
     }
     let held = soon(tries.join_all()).await.into_iter().filter(|held| *held).count();
     assert_eq!(held, 1);
+}
+
+/// A run of that tenant that stands as running.
+async fn running(journal: &Journal, tenant: &Tenant, name: &str) {
+    let (thread, run) = (log(&format!("{name}.thread")), log(name));
+    let thread = Append::to(thread.clone()).opening(LogOpening::thread());
+    let own = Append::to(run).opening(LogOpening::run(thread.log.clone())).status(RUNNING);
+    journal.commit(Batch::of(tenant.clone()).append(thread).append(own)).await.unwrap();
+}
+
+/// The runs that nobody was at for so long, page by page.
+async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    loop {
+        let page = journal.unattended(idle, after, 1).await.unwrap();
+        let Some(last) = page.last() else { return found };
+        after = last.place;
+        found.extend(page.into_iter().map(|one| (one.tenant, one.run)));
+    }
+}
+
+pub(crate) async fn a_run_that_nobody_is_at_is_found<H: Harness>() {
+    let harness = fresh!(H);
+    let (journal, other) = (harness.open().await, harness.open().await);
+    let them = Tenant::from("them");
+    running(&journal, &us(), "begun").await;
+    running(&journal, &them, "left").await;
+    running(&journal, &us(), "lost").await;
+    let lease = journal.lease(&them, &log("left"), "holder", LONG).await.unwrap();
+    journal.release(&them, &log("left"), lease.fence).await.unwrap();
+    journal.lease(&us(), &log("lost"), "holder", SHORT).await.unwrap();
+    let all = vec![(us(), log("begun")), (them, log("left")), (us(), log("lost"))];
+    soon(async { while unattended(&other, Duration::ZERO).await != all {} }).await;
+    // Nobody has been away for long.
+    assert_eq!(unattended(&other, LONG).await, []);
+}
+
+pub(crate) async fn a_run_that_somebody_is_at_is_left_alone<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    running(&journal, &us(), "held").await;
+    running(&journal, &us(), "waits").await;
+    running(&journal, &us(), "forgotten").await;
+    thread(&journal, "a thread", &["a"]).await;
+    journal.lease(&us(), &log("held"), "holder", LONG).await.unwrap();
+    let waits = Append::to(log("waits")).status("waiting");
+    journal.commit(batch(waits)).await.unwrap();
+    journal.forget_run(&us(), &log("forgotten")).await.unwrap();
+    assert_eq!(unattended(&journal, Duration::ZERO).await, []);
 }

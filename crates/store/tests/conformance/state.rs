@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Boxed, Fence, Fold, Folded, Lease, LogHead, LogId, NewRecord, Pending, Receipt,
-    Record, Sight, Store, StoreError, Tenant, VaultKey, kind,
+    Record, Sight, Store, StoreError, Tenant, Unattended, VaultKey, kind,
 };
 use throughline_store::Journal;
 
@@ -355,5 +355,9 @@ impl Store for Counting<'_> {
         log: Option<&'a LogId>,
     ) -> Boxed<'a, Vec<Pending>> {
         self.store.pending(tenant, log)
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
+        self.store.unattended(idle, after, limit)
     }
 }

@@ -71,6 +71,12 @@ impl Serving {
         (number("VmRSS:"), number("VmHWM:"))
     }
 
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Asks it to stop, and gives its exit code.
     pub(crate) fn stop(&mut self) -> i32 {
         let id = self.child.id().to_string();

@@ -7,6 +7,8 @@ mod decisions;
 mod messages;
 mod nodes;
 mod own;
+mod promised;
+mod refused;
 mod runs;
 mod scene;
 mod sdk;

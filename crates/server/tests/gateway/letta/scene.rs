@@ -21,6 +21,7 @@ use throughline_testkit::Folder;
 use tokio::sync::Semaphore;
 
 use crate::harness::{Opening, begin, serve_on, upstream};
+use crate::letta::promised;
 
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 
@@ -331,7 +332,9 @@ impl Scene {
     pub(crate) async fn try_ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let (status, said) = self.send("us", method, path, body).await;
         let text = String::from_utf8_lossy(&said).into_owned();
-        (status, serde_json::from_slice(&said).unwrap_or(Value::String(text)))
+        let answer = serde_json::from_slice(&said).unwrap_or(Value::String(text));
+        promised::check(method, path, status, &answer);
+        (status, answer)
     }
 
     /// The frames of a stream, the last of which says that it is done.

@@ -32,7 +32,7 @@ fn models(simulators: &str) -> EndpointModels {
         let row = row
             .ok_or_else(|| ModelError::new(Trouble::Other, format!("there is no model {name}")))?;
         let target = Catalog::builtin().target_for(row, model, "sim").unwrap();
-        Ok((Name::from(format!("sim-{row}")), target))
+        Ok(vec![(Name::from(format!("sim-{row}")), target)])
     })
 }
 

@@ -1,0 +1,289 @@
+//! An agent with a scripted model and one tool, whose conversation grows turn by turn.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use throughline_agent::{
+    AgentConfig, Casting, Ports, RunStatus, Runner, Start, Tool, ToolAnswer, ToolContext, ToolSpec,
+    Working,
+};
+use throughline_codec::{Catalog, events_of};
+use throughline_core::{
+    Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
+    Place as At, Reply, Role, Saying, Stop, Store, Target, Tenant, ToolCall, Usage,
+};
+use throughline_store::{Journal, Options, open};
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+/// Whether this is a measurement: `cargo test` runs benches only to see that they work.
+pub(crate) fn measuring() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
+}
+
+/// What a turn cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Duration,
+}
+
+/// The middle one.
+pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
+    let mut times: Vec<Duration> = costs.iter().map(of).collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// How long the threads of this process were at work.
+fn cpu() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let nanoseconds = threads.map(|thread| {
+        let place = thread.unwrap().path().join("schedstat");
+        let line = std::fs::read_to_string(place).unwrap_or_default();
+        line.split_whitespace().next().map_or(0, |first| first.parse().unwrap())
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
+
+/// A folder that is deleted in the end. It lies beside the build: a folder for temporary files may lie in memory.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder = target.join(format!("bench-turns-{name}-{process}-{count}"));
+        drop(std::fs::remove_dir_all(&folder));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The bytes of all its files.
+    fn size(&self) -> u64 {
+        let files = std::fs::read_dir(&self.0).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Text that does not repeat itself: the same as LangGraph's.
+fn text(seed: u64, length: usize) -> String {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+";
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
+    let letter = |_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(LETTERS[usize::try_from(state >> 33).unwrap() % LETTERS.len()])
+    };
+    (0..length).map(letter).collect()
+}
+
+/// What the model and the tool took, which is not ours.
+#[derive(Default)]
+struct Away(AtomicU64);
+
+impl Away {
+    fn count(&self, began: Instant) {
+        let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap();
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Duration {
+        Duration::from_nanos(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// Calls the tool, and answers when it has answered; or writes a summary.
+struct Scripted {
+    target: Target,
+    turn: Arc<AtomicU64>,
+    away: Arc<Away>,
+}
+
+impl Model for Scripted {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn ask(&self, call: Call) -> Asking<'_> {
+        let began = Instant::now();
+        let turn = self.turn.load(Ordering::Relaxed);
+        let said = |text: String| {
+            Item::new("text", At::new(0, 0), Role::Assistant, Body::Text(text.into()))
+        };
+        let last = call.items.last().map(|item| &item.body);
+        let (item, stop) = if call.tools.is_empty() {
+            (said(format!("{{\"summary\":\"{}\"}}", text(turn, 400))), Stop::Done)
+        } else if matches!(last, Some(Body::Result(_))) {
+            (said(text(turn * 3 + 2, 400)), Stop::Done)
+        } else {
+            let id = format!("call_{turn}");
+            let call = ToolCall {
+                id: CallId::from(id.clone()),
+                wire_id: Some(id.into()),
+                name: Name::from("look"),
+                args: Json::parse(format!("{{\"at\":{turn}}}")).unwrap(),
+                custom: false,
+            };
+            (Item::new("call", At::new(0, 0), Role::Assistant, Body::Call(call)), Stop::Tools)
+        };
+        let reply = Reply {
+            id: None,
+            items: vec![item],
+            stop,
+            usage: Usage { input: 100, output: 10, ..Usage::default() },
+            origin: Arc::clone(&self.target.origin),
+            extras: Vec::new(),
+        };
+        let events: Vec<_> = events_of(&reply).into_iter().map(Ok).collect();
+        // Letting go of what it was asked is part of the model's work: it would have been sent.
+        drop(call);
+        self.away.count(began);
+        Box::pin(async move {
+            let events = Box::pin(futures_util::stream::iter(events));
+            Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
+        })
+    }
+}
+
+struct OneModel(Arc<Scripted>);
+
+impl Models for OneModel {
+    fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Model>)
+    }
+}
+
+/// Looks at a place.
+struct Look(Arc<Away>);
+
+impl Tool for Look {
+    fn spec(&self) -> ToolSpec {
+        let schema =
+            r#"{"type":"object","properties":{"at":{"type":"integer"}},"required":["at"]}"#;
+        ToolSpec::new("look")
+            .description("Looks at a place.")
+            .schema(Json::parse(schema.to_owned()).unwrap())
+    }
+
+    fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let at = args.tree().root().get("at").and_then(|at| at.u64()).unwrap();
+            let found = text(at * 3 + 1, 600);
+            self.0.count(began);
+            ToolAnswer::text(found)
+        })
+    }
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+#[derive(Default)]
+struct Numbers(AtomicU64);
+
+impl Ids for Numbers {
+    fn fresh(&self, prefix: &str) -> Name {
+        Name::from(format!("{prefix}_{}", self.0.fetch_add(1, Ordering::SeqCst)))
+    }
+}
+
+/// A conversation that grows turn by turn.
+pub(crate) struct Load {
+    runner: Runner,
+    agent: AgentConfig,
+    turn: Arc<AtomicU64>,
+    away: Arc<Away>,
+    thread: Option<LogId>,
+    /// The one that was left for another.
+    left: Option<LogId>,
+    place: Place,
+    _journal: Journal,
+}
+
+impl Load {
+    /// With summaries, or with all that was said shown to the model each time.
+    pub(crate) async fn new(summarises: bool) -> Self {
+        let place = Place::new("own");
+        let url = format!("sqlite://{}", place.file("store.db").display());
+        let journal = open(&url, &Options::default()).await.unwrap();
+        let (turn, away) = (Arc::new(AtomicU64::new(0)), Arc::new(Away::default()));
+        let target = Catalog::builtin().target_for("anthropic", MODEL, "bench").unwrap();
+        let model = Scripted { target, turn: Arc::clone(&turn), away: Arc::clone(&away) };
+        let ports = Ports {
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(Numbers::default()),
+            secret: [7; 32],
+        };
+        let store = Arc::new(journal.clone()) as Arc<dyn Store>;
+        let models = Arc::new(OneModel(Arc::new(model))) as Arc<dyn Models>;
+        let look = Arc::new(Look(Arc::clone(&away))) as Arc<dyn Tool>;
+        let runner = Runner::new(store, models, ports).with_tools([look]);
+        let mut agent = match summarises {
+            true => AgentConfig::smart(MODEL),
+            false => AgentConfig::minimal(MODEL),
+        };
+        agent.instructions = Some("You look at places.".into());
+        if !summarises {
+            agent.limits.max_context_tokens = Some(u64::MAX);
+        }
+        Self { runner, agent, turn, away, thread: None, left: None, place, _journal: journal }
+    }
+
+    /// One turn: what it cost, without the model and the tool.
+    pub(crate) async fn turn(&mut self) -> Cost {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
+        let said = text(turn * 3, 120);
+        let start = Start {
+            tenant: Tenant::from("bench"),
+            thread: self.thread.clone(),
+            casting: Casting::solo(self.agent.clone(), Vec::new()),
+            said: vec![Body::Text(said.into())],
+            once: Vec::new(),
+        };
+        self.away.take();
+        let (worked, began) = (cpu(), Instant::now());
+        let begun = self.runner.begin(start).await.unwrap();
+        let status = self.runner.drive(&Tenant::from("bench"), &begun.run).await.unwrap();
+        let (took, away) = (began.elapsed(), self.away.take());
+        let worked = cpu().saturating_sub(worked);
+        assert_eq!(status, RunStatus::Completed);
+        self.thread = Some(begun.thread);
+        Cost { wall: took.saturating_sub(away), cpu: worked.saturating_sub(away) }
+    }
+
+    /// Leaves the conversation for a new one.
+    pub(crate) fn begin_another(&mut self) {
+        self.left = self.thread.take();
+    }
+
+    /// Goes back to the conversation that was left.
+    pub(crate) fn go_back(&mut self) {
+        self.thread = self.left.take();
+    }
+
+    /// The bytes on the disk.
+    pub(crate) fn stored(&self) -> u64 {
+        self.place.size()
+    }
+}

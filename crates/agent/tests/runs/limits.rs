@@ -1,0 +1,117 @@
+//! Document 004, what is left of limits, builders and snapshots: one test for each rule, named after it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use throughline_agent::{AgentConfig, RunStatus, Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_core::{Json, RunEvent, TokenCounter};
+
+use crate::harness::{Cast, Says, Scene, results, us};
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+/// Counts how many of it are at work.
+struct Crowded {
+    now: AtomicUsize,
+    most: Arc<AtomicUsize>,
+}
+
+impl Tool for Crowded {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("look").idempotent()
+    }
+
+    fn run<'a>(&'a self, _: &'a Json, _: &'a ToolContext) -> Working<'a> {
+        Box::pin(async move {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            ToolAnswer::text("seen")
+        })
+    }
+}
+
+/// Which limit a run reached, if it did.
+async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<String>) {
+    let (begun, status) = scene.run(agent, "go").await;
+    let events = scene.events(&begun.run).await;
+    let limit = events.iter().find_map(|event| match event {
+        RunEvent::Limit(event) => Some(event.limit.to_string()),
+        _ => None,
+    });
+    (status, limit)
+}
+
+#[tokio::test]
+async fn max_parallel_tools_total_output_and_context_are_kept() {
+    let models = || {
+        Cast::default().with(MODEL, |call| match results(call) {
+            0 => Says::Calls(&[("look", "{}"), ("look", "{}"), ("look", "{}"), ("look", "{}")]),
+            _ => Says::Text("done"),
+        })
+    };
+    let most = Arc::new(AtomicUsize::new(0));
+    let mut scene = Scene::new(models(), Vec::new()).await;
+    let tool = Crowded { now: AtomicUsize::new(0), most: Arc::clone(&most) };
+    scene.runner = scene.runner.with_tool(tool);
+    let mut agent = AgentConfig::minimal(MODEL);
+    agent.limits.max_parallel_tools = Some(2);
+    assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+    // The scripted model says ten tokens each time.
+    let mut short = agent.clone();
+    short.limits.max_total_output_tokens = Some(5);
+    let reached = Some("maxTotalOutputTokens".to_owned());
+    assert_eq!(limit_of(&scene, short).await, (RunStatus::Failed, reached));
+    agent.limits.max_context_tokens = Some(1);
+    let reached = Some("maxContextTokens".to_owned());
+    assert_eq!(limit_of(&scene, agent).await, (RunStatus::Failed, reached));
+}
+
+/// Takes every text for a long one.
+struct Many;
+
+impl TokenCounter for Many {
+    fn count(&self, _: &str) -> u64 {
+        1_000_000
+    }
+}
+
+#[tokio::test]
+async fn a_token_counter_is_the_runs_own() {
+    let scene = Scene::new(Cast::default().with(MODEL, |_| Says::Text("done")), Vec::new()).await;
+    let mut other = scene.runner.clone();
+    other.counter = Arc::new(Many);
+    let agent = AgentConfig::minimal(MODEL);
+    assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
+    let begun = other.begin(Scene::start(agent.clone(), "go")).await.unwrap();
+    assert_eq!(other.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
+    // Nobody else counts as it does, on the same Thread neither.
+    let mut start = Scene::start(agent, "go on");
+    start.thread = Some(begun.thread);
+    let begun = scene.runner.begin(start).await.unwrap();
+    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
+}
+
+#[test]
+fn both_builders_take_the_same_reasoning() {
+    let said = r#"{"level":"high","reflection":{"cadence":"every_turn"}}"#;
+    let reasoning = Json::parse(said.to_owned()).unwrap();
+    let (mut minimal, mut smart) = (AgentConfig::minimal(MODEL), AgentConfig::smart(MODEL));
+    (minimal.reasoning, smart.reasoning) = (Some(reasoning.clone()), Some(reasoning));
+    let of = |agent: &AgentConfig| agent.resolved_reasoning().unwrap();
+    assert_eq!(of(&minimal), of(&smart));
+}
+
+#[tokio::test]
+async fn a_snapshot_strips_what_only_its_process_understood() {
+    let scene = Scene::new(Cast::default().with(MODEL, |_| Says::Text("done")), Vec::new()).await;
+    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    assert!(scene.state(&begun.run).await.context("__run").is_some());
+    let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
+    let kept = snapshot.smart.ctx.unwrap_or_default();
+    assert!(kept.iter().all(|(name, _)| !name.starts_with("__run")), "{kept:?}");
+}

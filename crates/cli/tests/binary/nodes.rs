@@ -1,0 +1,143 @@
+//! Several gateways on one PostgreSQL. The one that runs an agent is killed; another ends the run, whether or not somebody
+//! follows it, and whoever does misses nothing and hears nothing twice.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use throughline_testkit::{Dice, cases, figure, postgres_database};
+
+use crate::support::kept::Kept;
+use crate::support::serving::{Serving, said_at};
+
+/// The simulated models call each of their tools once.
+const TOOLS: usize = 6;
+
+/// Tools over HTTP. The owner of a run is killed while it waits for one of them.
+struct Tools {
+    address: String,
+    /// In how many calls from now on the next one is told.
+    next: Arc<Mutex<usize>>,
+    called: Receiver<()>,
+}
+
+impl Tools {
+    fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (next, (tell, called)) = (Arc::new(Mutex::new(0)), channel());
+        let counted = Arc::clone(&next);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                answer(stream, &counted, &tell);
+            }
+        });
+        Self { address, next, called }
+    }
+
+    fn config(&self) -> String {
+        let tool = |number: usize| {
+            let address = &self.address;
+            format!("[http.look_{number}]\nurl = \"http://{address}/look/{number}/{{at}}\"\n")
+        };
+        (1..=TOOLS).map(tool).collect::<String>() + "[agents]\nlease = \"1s\"\n"
+    }
+}
+
+/// Answers a request, and tells of the one that is waited for.
+fn answer(mut stream: TcpStream, next: &Mutex<usize>, tell: &Sender<()>) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+    let is_it = {
+        let mut next = next.lock().unwrap();
+        *next = next.saturating_sub(1);
+        *next == 0
+    };
+    let body = "sunny";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close";
+    let said = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    if is_it {
+        tell.send(()).ok();
+    }
+    drop(stream.write_all(said.as_bytes()));
+}
+
+fn json_of(said: &str) -> Value {
+    let body = said.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+/// The messages of a run as a node tells them, to the run's end.
+fn followed(address: &str, run: &str) -> Vec<Value> {
+    let path = format!("/v1/runs/{run}/stream?include_pings=false");
+    let said = said_at(address, "GET", &path, "", "");
+    let frames = said.lines().filter_map(|line| line.strip_prefix("data: {"));
+    frames.map(|frame| serde_json::from_str(&format!("{{{frame}")).unwrap()).collect()
+}
+
+/// Waits until a run is over, without following it.
+fn is_over(node: &Serving, run: &str) -> Value {
+    loop {
+        let told = json_of(&node.said("GET", &format!("/v1/runs/{run}"), "", ""));
+        if told["status"] != "running" {
+            return told["status"].clone();
+        }
+    }
+}
+
+#[test]
+fn another_node_ends_the_run_of_one_that_is_killed() {
+    let kills = (cases(30) / 500).max(3);
+    let (mut dice, mut messages) = (Dice::new(8), 0);
+    let tools = Tools::open();
+    let kept = Kept::nothing("nodes");
+    let store = postgres_database();
+    let environment = [("THROUGHLINE_STORE", &*store)];
+    let node = |name: &str| {
+        let folder = kept.file(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("throughline.toml"), tools.config()).unwrap();
+        Serving::start(&folder, &environment, &[])
+    };
+    let (mut owner, other) = (node("owner"), node("other"));
+    let names: Vec<String> = (1..=TOOLS).map(|number| format!("look_{number}")).collect();
+    let agent =
+        serde_json::json!({"name": "Ada", "model": "sim/claude-sonnet-4-5", "tools": names});
+    let agent = json_of(&owner.said("POST", "/v1/agents/", "", &agent.to_string()));
+    let agent = agent["id"].as_str().unwrap_or_else(|| panic!("{agent}")).to_owned();
+    for kill in 0..kills {
+        *tools.next.lock().unwrap() = 1 + dice.below(TOOLS - 1);
+        let path = format!("/v1/agents/{agent}/messages/async");
+        let begun = json_of(&owner.said("POST", &path, "", r#"{"input":"Look around."}"#));
+        let run = begun["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        // Half of the runs are followed while they go on; nobody looks at the others.
+        let follower = (kill % 2 == 0).then(|| {
+            let (address, run) = (other.address.clone(), run.clone());
+            std::thread::spawn(move || followed(&address, &run))
+        });
+        tools.called.recv().unwrap();
+        owner.kill();
+        let frames = match follower {
+            Some(follower) => follower.join().unwrap(),
+            None => {
+                assert_eq!(is_over(&other, &run), "completed", "{}", other.errors());
+                followed(&other.address, &run)
+            }
+        };
+        let numbers: Vec<u64> =
+            frames.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "no gap, none twice");
+        let is_look = |frame: &&Value| {
+            let name = frame["name"].as_str().unwrap_or_default();
+            frame["message_type"] == "tool_return_message" && name.starts_with("look_")
+        };
+        assert_eq!(frames.iter().filter(is_look).count(), TOOLS, "each tool answered once");
+        let stop = frames.iter().find(|frame| frame["message_type"] == "stop_reason").unwrap();
+        assert_eq!(stop["stop_reason"], "end_turn");
+        messages += frames.len();
+        owner = node("owner");
+    }
+    figure("gateways killed", format!("{kills}, {messages} messages followed without a gap"));
+}

@@ -1,0 +1,230 @@
+//! Decisions that come twice, late, malformed, from a stranger or after their time: each is refused with a clear error, and
+//! nothing runs. What is only sent again is answered as before.
+
+use serde_json::{Value, json};
+use throughline_core::{PendingStatus, Store as _, Tenant};
+
+use crate::letta::scene::{Scene, kinds};
+
+/// A run that waits: for an approval, or for an answer.
+struct Waiting {
+    scene: Scene,
+    agent: String,
+    run: String,
+    /// The call that waits.
+    call: Value,
+    /// Where an answer goes, for a question.
+    question: Option<String>,
+}
+
+impl Waiting {
+    async fn for_approval(more: &Value) -> Self {
+        Self::open("Send a mail.", more).await
+    }
+
+    async fn for_answer(more: &Value) -> Self {
+        let mut waiting = Self::open("Ask me a question.", more).await;
+        let pending = waiting.scene.journal.pending(&Tenant::from("us"), None).await.unwrap();
+        let id = &pending[0].id;
+        waiting.question = Some(format!("/v1/throughline/questions/{id}"));
+        waiting
+    }
+
+    async fn open(words: &str, more: &Value) -> Self {
+        let scene = Scene::open().await;
+        let mut people = json!({"askUser": {"allowFreeText": false}});
+        for (key, value) in more.as_object().unwrap() {
+            people[key] = value.clone();
+        }
+        let agent = scene.agent(&json!({"throughline": {"humanInTheLoop": people}})).await;
+        let told = scene.say(&agent, words).await;
+        assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval", "{told}");
+        let asked = &told["messages"][2];
+        let (run, call) = (asked["run_id"].as_str().unwrap(), &asked["tool_call"]["tool_call_id"]);
+        let (run, call) = (run.to_owned(), call.clone());
+        Self { scene, agent, run, call, question: None }
+    }
+
+    fn path(&self) -> String {
+        self.question.clone().unwrap_or_else(|| format!("/v1/agents/{}/messages", self.agent))
+    }
+
+    /// A decision that is as it must be.
+    fn right(&self) -> Value {
+        if self.question.is_some() {
+            return json!({"answers": {"Which?": {"values": ["Two"]}}});
+        }
+        let approval = json!({"type": "approval", "tool_call_id": self.call, "approve": true});
+        json!({"messages": [{"type": "approval", "approvals": [approval]}]})
+    }
+
+    /// The same, under a name by which it is known again.
+    fn named(&self, otid: &str) -> Value {
+        let mut right = self.right();
+        match &self.question {
+            Some(_) => right["otid"] = json!(otid),
+            None => right["messages"][0]["otid"] = json!(otid),
+        }
+        right
+    }
+
+    fn ran(&self) -> usize {
+        self.scene.ran.lock().unwrap().len()
+    }
+
+    /// Whether a tool runs once it is decided.
+    fn runs(&self) -> usize {
+        usize::from(self.question.is_none())
+    }
+
+    /// What is wrong with a request, which must be.
+    async fn refused(&self, status: u16, body: &Value) -> String {
+        let (found, said) = self.scene.try_ask("POST", &self.path(), body).await;
+        assert_eq!(found, status, "{body}: {said}");
+        let detail = &said["detail"];
+        let words = detail.as_str().map(str::to_owned);
+        words.unwrap_or_else(|| detail["message"].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn status(&self) -> Value {
+        let run = self.scene.ask("GET", &format!("/v1/runs/{}", self.run), &json!(null)).await;
+        run["metadata"]["throughline_status"].clone()
+    }
+
+    async fn still_waits(&self) {
+        assert_eq!((self.ran(), self.status().await), (0, json!("waiting")));
+    }
+
+    /// The run, followed to its end.
+    async fn ended(&self) -> Vec<Value> {
+        let path = format!("/v1/runs/{}/stream", self.run);
+        let mut frames = self.scene.stream(&path, &json!({})).await;
+        frames.retain(|frame| frame["message_type"] != "ping");
+        frames
+    }
+}
+
+async fn both(more: &Value) -> [Waiting; 2] {
+    [Waiting::for_approval(more).await, Waiting::for_answer(more).await]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_decisions_are_refused_and_nothing_is_lost() {
+    let approval = Waiting::for_approval(&json!({})).await;
+    let message = |body: Value| json!({"messages": [body]});
+    let of = |approvals: Value| message(json!({"type": "approval", "approvals": approvals}));
+    let one = json!({"type": "approval", "tool_call_id": approval.call, "approve": true});
+    for (status, body, problem) in [
+        (422, message(json!({"type": "approval"})), "approvals: is missing"),
+        (422, of(json!([])), "approvals: is empty"),
+        (422, of(json!([{"type": "approval", "approve": true}])), "a tool_call_id is missing"),
+        (422, of(json!([{"tool_call_id": approval.call}])), "approve is missing"),
+        (422, of(json!([one, one])), "is decided twice"),
+        (409, of(json!([{"tool_call_id": "nobody", "approve": true}])), "no call nobody waits"),
+        (
+            409,
+            message(json!({"type": "tool_return", "tool_returns": [
+                {"tool_call_id": approval.call, "tool_return": "x", "status": "success"}]})),
+            "waits for no answer of the caller's",
+        ),
+    ] {
+        let said = approval.refused(status, &body).await;
+        assert!(said.contains(problem), "{body}: {said}");
+    }
+    approval.still_waits().await;
+    let answer = Waiting::for_answer(&json!({})).await;
+    for body in [
+        json!({"answers": {"Which?": {"values": ["Three"]}}}),
+        json!({"answers": {"Which?": {"values": ["One", "Two"]}}}),
+        json!({"answers": {"When?": {"values": ["One"]}}}),
+        json!({"answers": "One"}),
+        json!({}),
+    ] {
+        assert!(!answer.refused(422, &body).await.is_empty());
+    }
+    answer.still_waits().await;
+    for waiting in [approval, answer] {
+        waiting.scene.ask("POST", &waiting.path(), &waiting.right()).await;
+        waiting.ended().await;
+        assert_eq!(waiting.ran(), waiting.runs());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_decides_a_second_time() {
+    for waiting in both(&json!({})).await {
+        waiting.scene.ask("POST", &waiting.path(), &waiting.right()).await;
+        waiting.ended().await;
+        let said = waiting.refused(409, &waiting.right()).await;
+        assert!(said.contains("waits"), "{said}");
+        assert_eq!((waiting.ran(), waiting.status().await), (waiting.runs(), json!("completed")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_that_is_sent_again_is_answered_as_before() {
+    for waiting in both(&json!({})).await {
+        let (path, named) = (waiting.path(), waiting.named("otid-1"));
+        let first = waiting.scene.ask("POST", &path, &named).await;
+        waiting.ended().await;
+        let again = waiting.scene.ask("POST", &path, &named).await;
+        assert_eq!(again, first);
+        if waiting.question.is_none() {
+            assert_eq!(kinds(&again["messages"])[0], "approval_response_message");
+        }
+        assert_eq!(waiting.ran(), waiting.runs(), "nothing ran again");
+        // Under another name it is a second decision.
+        waiting.refused(409, &waiting.named("otid-2")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_decide_at_once_one_does() {
+    for waiting in both(&json!({})).await {
+        let path = waiting.path();
+        let decide = || {
+            let (path, right, scene) = (&path, waiting.right(), &waiting.scene);
+            async move { scene.try_ask("POST", path, &right).await.0 }
+        };
+        let (one, two, three, four) = tokio::join!(decide(), decide(), decide(), decide());
+        let mut statuses = [one, two, three, four];
+        statuses.sort_unstable();
+        assert!(statuses.contains(&200), "{statuses:?}");
+        assert!(statuses.iter().all(|status| matches!(status, 200 | 409)), "{statuses:?}");
+        waiting.ended().await;
+        assert_eq!(waiting.ran(), waiting.runs(), "it ran once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_the_end_is_too_late() {
+    for waiting in both(&json!({})).await {
+        let cancel = format!("/v1/agents/{}/messages/cancel", waiting.agent);
+        waiting.scene.ask("POST", &cancel, &json!({})).await;
+        waiting.refused(409, &waiting.right()).await;
+        assert_eq!((waiting.ran(), waiting.status().await), (0, json!("cancelled")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tenant_decides_nothing() {
+    for waiting in both(&json!({})).await {
+        let (status, said) =
+            waiting.scene.send("them", "POST", &waiting.path(), &waiting.right()).await;
+        assert_eq!(status, 404, "{said:?}");
+        waiting.still_waits().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_expired_is_refused() {
+    let soon = json!({"approvalExpiresMs": 1, "askUser": {"expiresMs": 1}});
+    for waiting in both(&soon).await {
+        let us = Tenant::from("us");
+        let journal = &waiting.scene.journal;
+        while journal.pending(&us, None).await.unwrap()[0].status != PendingStatus::Expired {}
+        let said = waiting.refused(409, &waiting.right()).await;
+        assert!(said.contains("expired"), "{said}");
+        assert_eq!(waiting.ran(), 0, "nothing ran");
+    }
+}

@@ -1,0 +1,28 @@
+//! An environment of Python with pinned packages, for what is measured beside ours.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The Python of an environment at `home` with these requirements, which is made on the first call.
+///
+/// # Panics
+///
+/// Where it cannot be made.
+pub fn python(home: &Path, requirements: &Path) -> PathBuf {
+    let python = home.join("bin/python");
+    if home.join("ready").exists() {
+        return python;
+    }
+    let run = |command: &mut Command, advice: &str| {
+        let done = command.status().is_ok_and(|status| status.success());
+        assert!(done, "{command:?} failed: {advice}");
+    };
+    run(Command::new("python3").args(["-m", "venv"]).arg(home), "install python3-venv");
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+    run(install.arg(requirements), "is the network there?");
+    if let Err(error) = std::fs::write(home.join("ready"), "") {
+        panic!("{} cannot be written: {error}", home.display());
+    }
+    python
+}

@@ -1,0 +1,29 @@
+//! The example of the README. It needs the key of a provider, as `ANTHROPIC_API_KEY`.
+
+#![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "an example")]
+
+use std::error::Error;
+
+use throughline::agent::{AgentConfig, Start, ToolAnswer, ToolSpec, function_tool, runner};
+use throughline::{StoreOptions, Tenant, models, open_store};
+
+#[derive(schemars::JsonSchema, serde::Deserialize)]
+struct Weather {
+    city: String,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = open_store("sqlite://agents.db", &StoreOptions::default()).await?;
+    let models = models::usual(&|name| std::env::var(name).ok())?;
+    let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
+    let weather = function_tool(weather, |at: Weather| async move {
+        ToolAnswer::text(format!("It is sunny in {}.", at.city))
+    });
+    let runner = runner(&store, models).with_tool(weather);
+    let (us, agent) = (Tenant::from("us"), AgentConfig::smart("anthropic/claude-sonnet-4-5"));
+    let begun = runner.begin(Start::new("us", agent, "What is the weather in Paris?")).await?;
+    runner.drive(&us, &begun.run).await?; // whoever opens the store can go on with it
+    println!("{}", runner.state(&us, &begun.run).await?.answer().unwrap_or_default());
+    Ok(())
+}

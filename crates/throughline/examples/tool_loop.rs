@@ -1,0 +1,44 @@
+//! One tool loop: the model thinks, calls a tool, gets its signed thoughts back with the tool's answer, and answers.
+//!
+//! `cargo run --example tool_loop` needs no key.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+mod support;
+
+use std::error::Error;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use throughline::agent::{self, AgentConfig, Start, ToolAnswer, ToolSpec, function_tool};
+use throughline::{RedactionPolicy, Tenant};
+
+/// What the model fills in. The comments are part of the schema that it is told.
+#[derive(JsonSchema, Deserialize)]
+struct Weather {
+    /// The city.
+    city: String,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let place = support::Place::new("tool-loop").await?;
+    let store = place.store().await?;
+    let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
+    let weather = function_tool(weather, |at: Weather| async move {
+        ToolAnswer::text(format!("It is sunny in {}.", at.city))
+    });
+    let runner = agent::runner(&store, place.models()?).with_tool(weather);
+
+    let us = Tenant::from("us");
+    let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
+    let begun = runner.begin(Start::new("us", config, "What is the weather in Paris?")).await?;
+    let status = runner.drive(&us, &begun.run).await?;
+
+    let events = agent::events(&store, &us, &begun.run).await?;
+    print!("{}", agent::narrate(&events, &RedactionPolicy::default()));
+    let answer = runner.state(&us, &begun.run).await?.answer();
+    println!("{status}: {}", answer.unwrap_or_default());
+    println!("every seal came back in its place: {}", place.simulator.ledger().is_content());
+    Ok(())
+}
