@@ -13,7 +13,7 @@ use throughline_agent::{
 use throughline_codec::{Catalog, events_of};
 use throughline_core::{
     Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
-    Place as At, Reply, Role, Saying, Stop, Store, Target, Tenant, ToolCall, Usage,
+    Node, Place as At, Reply, Role, Saying, Stop, Store, Target, Tenant, ToolCall, Usage,
 };
 use throughline_store::{Journal, Options, open};
 
@@ -183,7 +183,7 @@ impl Tool for Look {
     fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> Working<'a> {
         Box::pin(async move {
             let began = Instant::now();
-            let at = args.tree().root().get("at").and_then(|at| at.u64()).unwrap();
+            let at = args.tree().root().get("at").and_then(Node::u64).unwrap();
             let found = text(at * 3 + 1, 600);
             self.0.count(began);
             ToolAnswer::text(found)
@@ -239,10 +239,8 @@ impl Load {
         let models = Arc::new(OneModel(Arc::new(model))) as Arc<dyn Models>;
         let look = Arc::new(Look(Arc::clone(&away))) as Arc<dyn Tool>;
         let runner = Runner::new(store, models, ports).with_tools([look]);
-        let mut agent = match summarises {
-            true => AgentConfig::smart(MODEL),
-            false => AgentConfig::minimal(MODEL),
-        };
+        let mut agent =
+            if summarises { AgentConfig::smart(MODEL) } else { AgentConfig::minimal(MODEL) };
         agent.instructions = Some("You look at places.".into());
         if !summarises {
             agent.limits.max_context_tokens = Some(u64::MAX);
@@ -262,10 +260,10 @@ impl Load {
             once: Vec::new(),
         };
         self.away.take();
-        let (worked, began) = (cpu(), Instant::now());
+        let (worked, clock) = (cpu(), Instant::now());
         let begun = self.runner.begin(start).await.unwrap();
         let status = self.runner.drive(&Tenant::from("bench"), &begun.run).await.unwrap();
-        let (took, away) = (began.elapsed(), self.away.take());
+        let (took, away) = (clock.elapsed(), self.away.take());
         let worked = cpu().saturating_sub(worked);
         assert_eq!(status, RunStatus::Completed);
         self.thread = Some(begun.thread);
