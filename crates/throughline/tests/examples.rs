@@ -73,7 +73,7 @@ fn tools_of_ones_own_tell_their_schema() {
 #[test]
 fn the_tools_of_an_mcp_server_are_listed() {
     let server = workspace_root().join("crates/tools/tests/outside/server.py");
-    let line = format!("mcp:world=python3 {}", server.display());
+    let line = format!("mcp:world=python3 {} stdio", server.display());
     assert!(said("mcp", &[&line]).contains("world__echo: Does echo."));
     let called = said("mcp", &[&line, "world__echo", r#"{"text":"hello"}"#]);
     assert!(called.contains("Ok: ") && called.contains("hello"), "{called}");

@@ -95,12 +95,9 @@ impl Waiting {
         assert_eq!((self.ran(), self.status().await), (0, json!("waiting")));
     }
 
-    /// The run, followed to its end.
-    async fn ended(&self) -> Vec<Value> {
-        let path = format!("/v1/runs/{}/stream", self.run);
-        let mut frames = self.scene.stream(&path, &json!({})).await;
-        frames.retain(|frame| frame["message_type"] != "ping");
-        frames
+    /// Waits until the run is at work no more.
+    async fn ended(&self) {
+        while self.status().await == "running" {}
     }
 }
 
