@@ -275,8 +275,8 @@ fn is_compiled(place: &str, text: &str) {
         ["crates/throughline/examples", "crates/throughline/tests", "crates/throughline/src"];
     let files =
         folders.iter().flat_map(|folder| std::fs::read_dir(workspace_root().join(folder)).unwrap());
-    let sources: String =
-        files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let files = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let sources: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let known: BTreeSet<&str> = sources.lines().map(|line| without_comment(line.trim())).collect();
     for line in
         text.lines().map(|line| without_comment(line.trim())).filter(|line| !line.is_empty())
