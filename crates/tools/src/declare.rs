@@ -114,7 +114,7 @@ pub enum OpenError {
 impl Declared {
     /// Reads TOML. It may have other keys at its top, if they are named here: their reading is somebody else's.
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
-        Self::read(text, value::toml(text), others, variables)
+        Self::read(text, value::toml(text, others), others, variables)
     }
 
     /// Reads JSON of the same form.

@@ -33,19 +33,20 @@ pub(super) struct Member {
     pub(super) value: Value,
 }
 
-/// Reads TOML; else the place and what is wrong there.
-pub(super) fn toml(text: &str) -> Result<Value, (usize, String)> {
+/// Reads TOML but for those keys at its top; else the place and what is wrong there.
+pub(super) fn toml(text: &str, others: &[&str]) -> Result<Value, (usize, String)> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         (at, format!("this is no TOML: {}", error.message()))
     })?;
-    let kind = of_table(table.get_ref(), DEEPEST)?;
+    let kind = of_table(table.get_ref(), others, DEEPEST)?;
     Ok(Value { at: 0, kind })
 }
 
-fn of_table(table: &DeTable<'_>, depth: usize) -> Result<Kind, (usize, String)> {
+/// A table but for those keys.
+fn of_table(table: &DeTable<'_>, others: &[&str], depth: usize) -> Result<Kind, (usize, String)> {
     let mut members = Vec::new();
-    for (key, value) in table {
+    for (key, value) in table.iter().filter(|(key, _)| !others.contains(&&**key.get_ref())) {
         let (at, key) = (key.span().start, key.get_ref().to_string());
         members.push(Member { at, key, value: of_toml(value, depth)? });
     }
@@ -74,7 +75,7 @@ fn of_toml(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Value, (usize, 
             let values = array.iter().map(|value| of_toml(value, deeper));
             Kind::List(values.collect::<Result<_, _>>()?)
         }
-        DeValue::Table(table) => of_table(table, deeper)?,
+        DeValue::Table(table) => of_table(table, &[], deeper)?,
     };
     Ok(Value { at, kind })
 }
