@@ -156,21 +156,33 @@ fn overflow(line: &str, width: usize) -> Option<usize> {
     ends.find(|(at, columns)| *columns > width && *at > 0).map(|(at, _)| at)
 }
 
-/// The text with everything that a terminal would obey made visible: control characters and bidirectional marks.
+/// The text with everything made visible that a terminal would obey, that turns the direction, or that nobody could see. Joiners
+/// stay where they join something: in many scripts they belong to words.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut last = ' ';
     for c in text.replace("\r\n", "\n").chars() {
+        let joins_nothing = matches!(c, '\u{200c}' | '\u{200d}') && last <= '\u{ff}';
         match c {
             '\n' | '\t' => shown.push(c),
-            c if c.is_control() || is_bidirectional(c) => shown.extend(c.escape_unicode()),
+            c if c.is_control() || is_hidden(c) || joins_nothing => {
+                shown.extend(c.escape_unicode());
+            }
             c => shown.push(c),
         }
+        last = c;
     }
     shown
 }
 
-fn is_bidirectional(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{061c}')
+/// Whether a letter cannot be seen, or turns the direction of those behind it. The console has the same list.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+            | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// JSON without the white space between its tokens.

@@ -1,6 +1,6 @@
-//! Lines fit their columns, whatever stands in them.
+//! Lines fit their columns, whatever stands in them, and nothing in them is hidden.
 
-use crate::text::wrapped;
+use crate::text::{plain, wrapped};
 
 #[test]
 fn lines_break_between_words_and_long_words_where_they_must() {
@@ -16,4 +16,21 @@ fn wide_characters_take_two_columns_and_tabs_four() {
     assert_eq!(wrapped("天気予報", 4), ["天気", "予報"]);
     assert_eq!(wrapped("\tx", 8), ["    x"]);
     assert_eq!(wrapped("天", 1), ["天"]);
+}
+
+#[test]
+fn what_cannot_be_seen_is_written_out() {
+    assert_eq!(
+        plain("a\u{202e}b\u{200b}c\u{feff}\r\n\td\u{1b}[2J"),
+        r"a\u{202e}b\u{200b}c\u{feff}".to_owned() + "\n\td" + r"\u{1b}[2J"
+    );
+    // Letters by which texts are smuggled past whoever reads them.
+    assert_eq!(
+        plain("rm\u{e0041}\u{e007f} pass\u{200d}word"),
+        r"rm\u{e0041}\u{e007f} pass\u{200d}word"
+    );
+    // What belongs to words and pictures stays.
+    for words in ["می\u{200c}خواهم", "👩\u{200d}🚀", "❤\u{fe0f}", "天気", "é"] {
+        assert_eq!(plain(words), words);
+    }
 }
