@@ -213,7 +213,8 @@ export class Timeline {
     let row = this.byId.get(key) as ThoughtRow | undefined;
     if (!row) {
       row = { ...base, kind: "thought", id: said.id, turn: said.turn, text: "", summary: false, sealed: 0, whole: false };
-      this.byId.set(key, this.push(row));
+      this.byId.set(key, row);
+      this.rows.splice(said.phase === "delta" ? this.rows.length : this.placeOfThought(), 0, row);
     }
     if (said.phase === "delta") {
       row.text += said.text ?? "";
@@ -226,6 +227,14 @@ export class Timeline {
       row.whole = true;
     }
     row.rev += 1;
+  }
+
+  /** A thought comes before what it led to: what its turn is still saying. One that is told whole comes after those pieces. */
+  private placeOfThought(): number {
+    const from = this.turn ? this.rows.lastIndexOf(this.turn) + 1 : this.rows.length;
+    const isSaid = (row: Row) => row.kind === "message" && row.role === "assistant" && !row.whole;
+    const place = this.rows.slice(from).findIndex(isSaid);
+    return place < 0 ? this.rows.length : from + place;
   }
 
   private onStream(base: Base, said: Told["said"]) {

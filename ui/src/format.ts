@@ -49,11 +49,13 @@ export function shortId(id: string): string {
   return id.length <= 20 ? id : `${id.slice(0, 9)}…${id.slice(-6)}`;
 }
 
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Letters that a terminal obeys, that cannot be seen, or that turn the direction; joiners only where they join nothing. */
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]|(?<=^|[\u0000-\u00ff])[\u200c\u200d]/gu;
 
 /** A foreign text: what cannot be seen in it, or turns its direction, is written out. */
 export function plain(text: string): string {
-  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
+  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }
 
 const SEALED = /(ignature|^encrypted|^redacted|^fingerprint)/;

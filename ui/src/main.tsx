@@ -15,6 +15,7 @@ import { RunPage } from "./pages/run";
 import { RunsPage } from "./pages/runs";
 import { SignIn } from "./pages/signin";
 import { ThreadPage, ThreadsPage } from "./pages/threads";
+import { TracePage } from "./pages/trace";
 import { UsagePage } from "./pages/usage";
 import type { Waiting } from "./types";
 import "./styles.css";
@@ -149,7 +150,7 @@ function App() {
   );
 }
 
-const active = (here: string) => ({ run: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
+const active = (here: string) => ({ run: "runs", trace: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
 
 function Page({ place, decided }: { place: string[]; decided: () => void }) {
   const [page = "runs", id = ""] = place;
@@ -158,6 +159,8 @@ function Page({ place, decided }: { place: string[]; decided: () => void }) {
       return <RunsPage />;
     case "run":
       return <RunPage key={id} run={id} />;
+    case "trace":
+      return <TracePage key={id} run={id} />;
     case "threads":
       return <ThreadsPage />;
     case "thread":

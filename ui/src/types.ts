@@ -40,22 +40,24 @@ export interface Limit {
   allowed: number;
 }
 
+/** How a run stands. Of one that was forgotten nobody knows more than that there was one. */
 export interface RunHead {
   id: string;
   thread: string;
   status: string;
   reason?: string;
-  agent: string;
+  agent?: string;
   model?: string;
-  turns: number;
-  tools: number;
-  tokens: Tokens;
-  cost_usd: number;
+  turns?: number;
+  tools?: number;
+  tokens?: Tokens;
+  cost_usd?: number;
   events: number;
   created: string;
   updated: string;
-  limits: Limit[];
-  missing_tools: string[];
+  limits?: Limit[];
+  missing_tools?: string[];
+  gone?: string;
 }
 
 export interface CallRow {

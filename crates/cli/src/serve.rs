@@ -25,7 +25,7 @@ use crate::options::Serve;
 use crate::prices::PriceTable;
 use crate::store::{Missing, Signals, how_to_open, not_opened, without_password};
 use crate::text;
-use crate::tracing::Traced;
+use crate::tracing::{Shown, Traced};
 
 use self::directory::{Phonebook, endpoints};
 use self::keyring::StoreKeys;
@@ -98,7 +98,9 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
     runner.lease = config.agents.lease;
     runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
-    let mut agents = AgentApi::new(runner).with_archive(Arc::new(journal.clone()));
+    let mut agents = AgentApi::new(runner)
+        .with_archive(Arc::new(journal.clone()))
+        .with_traces(Arc::new(Shown(journal.clone())));
     if let Some(policy) = &config.redaction {
         agents = agents.with_redaction(policy.clone());
     }

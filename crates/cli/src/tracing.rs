@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::Watcher;
-use throughline_core::{Credential, LogId, RedactionPolicy, Tenant};
-use throughline_server::{EndedCall, Traces};
+use throughline_core::{Boxed, Credential, EndedCall, Json, LogId, RedactionPolicy, Tenant};
+use throughline_server::{RunTraces, Traces};
 use throughline_store::Journal;
 use throughline_trace::{
-    CallTracer, Delivered, Sink, SinkOptions, Status, Telling, TracedCall, Tracer, TracerOptions,
+    CallTracer, Delivered, Sink, SinkOptions, Status, Telling, Tracer, TracerOptions, session_of,
 };
 
 use crate::agent::{Now, now};
@@ -106,21 +106,21 @@ impl Watcher for Traced {
 
 impl Traces for Traced {
     fn ended(&self, call: EndedCall) {
-        self.calls.call(TracedCall {
-            own: call.own,
-            parent: call.parent,
-            end: now(),
-            took: call.took,
-            first_byte: call.first_byte,
-            call: call.call,
-            dialect: call.dialect,
-            provider: call.provider,
-            model: call.model,
-            status: call.status,
-            usage: call.usage,
-            fates: call.fates,
-            audit: call.audit,
-            problem: call.problem,
-        });
+        self.calls.call(call, now());
+    }
+}
+
+/// The traces that the console shows: what was said is in them, and who looks is not shown the usual secrets.
+pub(crate) struct Shown(pub(crate) Journal);
+
+impl RunTraces for Shown {
+    fn trace<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        run: &'a LogId,
+        redaction: RedactionPolicy,
+    ) -> Boxed<'a, Json> {
+        let telling = Telling { thread_id: None, log_data: true, redaction };
+        Box::pin(async move { Ok(session_of(&self.0, tenant, run, telling, &Now).await?.json()) })
     }
 }

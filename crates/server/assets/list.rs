@@ -1,6 +1,6 @@
 &[
-    ("assets/console-BAvJCFsm.js", include_bytes!("assets/console-BAvJCFsm.js").as_slice()),
+    ("assets/console-BBEobv9N.js", include_bytes!("assets/console-BBEobv9N.js").as_slice()),
+    ("assets/console-Be6EoL8V.css", include_bytes!("assets/console-Be6EoL8V.css").as_slice()),
     ("assets/console-CjCeeX2Q.svg", include_bytes!("assets/console-CjCeeX2Q.svg").as_slice()),
-    ("assets/console-DoIuYRka.css", include_bytes!("assets/console-DoIuYRka.css").as_slice()),
     ("index.html", include_bytes!("index.html").as_slice()),
 ]

@@ -12,6 +12,7 @@
 //! | `calls.rs` | calls of the gateway, listed and shown |
 //! | `inbox.rs` | what waits for a person, and what the person says |
 //! | `journal.rs` | proof, manifest, export, keys, and what was used day by day |
+//! | `trace.rs` | the trace of a run, as sinks get it |
 //! | `doctor.rs` | a request that somebody pastes: its audit, its repair, its translation |
 
 pub(crate) mod assets;
@@ -25,16 +26,23 @@ mod pieces;
 pub(crate) mod runs;
 mod summary;
 pub(crate) mod threads;
+pub(crate) mod trace;
 
-use throughline_core::{Archive, Json, RedactionPolicy, Thoughts, Tree};
+use throughline_core::{Archive, Era, Json, RedactionPolicy, Thoughts, Tree};
 
 pub(crate) use crate::console::summary::Summaries;
+pub use crate::console::trace::RunTraces;
 use crate::letta::{Asked, Denied};
 
 /// What is kept, to look at.
 fn archive<'a>(asked: &'a Asked<'_>) -> Result<&'a dyn Archive, Denied> {
     let archive = asked.api.archive.as_deref();
     archive.ok_or_else(|| Denied::new(501, "nothing can be looked at here: there is no archive"))
+}
+
+/// The era of the caller's tenant: what was remembered in another one may have been destroyed since.
+async fn era(asked: &Asked<'_>) -> Result<Era, Denied> {
+    Ok(asked.api.store().find(&asked.caller.tenant, &[]).await?.era)
 }
 
 /// A value as people are shown it.

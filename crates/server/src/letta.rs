@@ -53,7 +53,7 @@ use bytes::Bytes;
 use throughline_agent::Runner;
 use throughline_core::{Archive, LogHead, LogId, Name, RedactionPolicy, Store, Tree};
 
-use crate::console::{self, Summaries};
+use crate::console::{self, RunTraces, Summaries};
 use crate::exchange::Caller;
 use crate::gateway::{Answered, Gateway};
 use crate::operations::Operations;
@@ -77,6 +77,8 @@ pub struct AgentApi {
     pub(crate) ping: Duration,
     /// What is kept, for the console to look at.
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    /// Who makes traces, for the console to show.
+    pub(crate) traces: Option<Arc<dyn RunTraces>>,
     pub(crate) summaries: Summaries,
     /// Held while the journal is being verified.
     pub(crate) proving: tokio::sync::Mutex<()>,
@@ -89,13 +91,21 @@ impl AgentApi {
     pub fn new(runner: Runner) -> Self {
         let drives = Arc::new(Drives::new(runner.clone()));
         let (summaries, proving) = (Summaries::default(), tokio::sync::Mutex::default());
-        Self { runner, drives, ping: PING, archive: None, summaries, proving, policy: None }
+        let (archive, traces, policy) = (None, None, None);
+        Self { runner, drives, ping: PING, archive, traces, summaries, proving, policy }
     }
 
     /// The same, with a console that looks into that archive.
     #[must_use]
     pub fn with_archive(mut self, archive: Arc<dyn Archive>) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// The same, with a console that shows the traces which that one makes.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Arc<dyn RunTraces>) -> Self {
+        self.traces = Some(traces);
         self
     }
 
@@ -230,6 +240,7 @@ async fn perform(asked: &Asked<'_>, op: Op) -> Told {
         Op::ShowRuns => console::runs::list(asked).await,
         Op::ShowRun => console::runs::one(asked).await,
         Op::FollowRun => console::events::follow(asked).await,
+        Op::ShowTrace => console::trace::one(asked).await,
         Op::ShowThreads => console::threads::list(asked).await,
         Op::ShowThread => console::threads::one(asked).await,
         Op::ThoughtMap => console::map::map(asked).await,

@@ -28,12 +28,13 @@ mod stream;
 mod telling;
 
 pub use crate::access::{Admission, Keyring};
+pub use crate::console::RunTraces;
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
 pub use crate::letta::{AgentApi, Route, openapi, routes};
 pub use crate::listen::serve;
 pub use crate::operations::{
-    Allowance, EndedCall, Level, Limits, Log, Operations, Price, Prices, Silent, Traces, Unpriced,
-    UsageRow, Used, UsedFor, usage_log,
+    Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Traces, Unpriced, UsageRow,
+    Used, UsedFor, usage_log,
 };
 pub use crate::prefix::PrefixPolicy;
 pub use crate::replay::{

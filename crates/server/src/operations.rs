@@ -36,7 +36,7 @@ pub use crate::operations::log::{Level, Log, Silent};
 pub(crate) use crate::operations::meter::Meter;
 pub(crate) use crate::operations::metrics::Metrics;
 pub(crate) use crate::operations::ticket::{Capture, Fates, Ticket};
-pub use crate::operations::trace::{EndedCall, Traces};
+pub use crate::operations::trace::Traces;
 pub use crate::operations::usage::{Price, Prices, Unpriced, UsageRow, Used, UsedFor, usage_log};
 
 use crate::exchange::{Caller, Problem};

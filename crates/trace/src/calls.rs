@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{Name, TraceParent, Usage};
+use throughline_core::{EndedCall, Name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -19,39 +19,6 @@ const AHEAD: usize = 1024;
 /// How many are told at once.
 const TOGETHER: usize = 64;
 
-/// A call through the gateway, when it is over.
-#[derive(Clone, Debug)]
-pub struct TracedCall {
-    /// Its own place in the trace.
-    pub own: TraceParent,
-    /// The caller's span, where it came with one.
-    pub parent: Option<[u8; 8]>,
-    /// When it ended.
-    pub end: Timestamp,
-    /// How long it took.
-    pub took: Duration,
-    /// After what time the first byte came.
-    pub first_byte: Option<Duration>,
-    /// The gateway's word for it.
-    pub call: Option<Name>,
-    /// The caller's dialect.
-    pub dialect: Name,
-    /// Who was asked.
-    pub provider: Option<Name>,
-    /// The model.
-    pub model: Option<Name>,
-    /// The status that was answered.
-    pub status: u16,
-    /// What it used.
-    pub usage: Option<Usage>,
-    /// How many Items and Seals were kept, restored and elided.
-    pub fates: Option<[u64; 3]>,
-    /// What the audit said.
-    pub audit: Option<&'static str>,
-    /// What went wrong.
-    pub problem: Option<Name>,
-}
-
 /// Tells calls of the gateway.
 pub struct CallTracer {
     queue: Sender<Said>,
@@ -59,7 +26,8 @@ pub struct CallTracer {
 }
 
 enum Said {
-    Call(Box<TracedCall>),
+    /// A call, and when it ended.
+    Call(Box<EndedCall>, Timestamp),
     /// Everything before was told.
     End(oneshot::Sender<()>),
 }
@@ -73,9 +41,9 @@ impl CallTracer {
         Self { queue, dropped }
     }
 
-    /// Tells a call, later. Nobody waits for it.
-    pub fn call(&self, call: TracedCall) {
-        if self.queue.try_send(Said::Call(Box::new(call))).is_err() {
+    /// Tells a call that ended then, later. Nobody waits for it.
+    pub fn call(&self, call: EndedCall, end: Timestamp) {
+        if self.queue.try_send(Said::Call(Box::new(call), end)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -103,7 +71,7 @@ async fn tell(mut said: Receiver<Said>, sinks: Vec<Arc<dyn Sink>>, dropped: Arc<
         let (mut spans, mut ends) = (Vec::new(), Vec::new());
         for one in heard.drain(..) {
             match one {
-                Said::Call(call) => spans.push(span(&call)),
+                Said::Call(call, end) => spans.push(span(&call, end)),
                 Said::End(done) => ends.push(done),
             }
         }
@@ -121,12 +89,12 @@ async fn tell(mut said: Receiver<Said>, sinks: Vec<Arc<dyn Sink>>, dropped: Arc<
     }
 }
 
-fn span(call: &TracedCall) -> Span {
+fn span(call: &EndedCall, end: Timestamp) -> Span {
     let model = call.model.as_deref().unwrap_or("unknown");
     let took = jiff::SignedDuration::try_from(call.took).unwrap_or_default();
-    let start = call.end.checked_sub(took).unwrap_or(call.end);
+    let start = end.checked_sub(took).unwrap_or(end);
     let mut span = Span::new(call.own.trace, SpanKind::Call, format!("chat {model}"), start);
-    (span.id, span.parent, span.end) = (call.own.span, call.parent, call.end);
+    (span.id, span.parent, span.end) = (call.own.span, call.parent, end);
     span.add("gen_ai.operation.name", "chat");
     span.maybe("gen_ai.provider.name", call.provider.as_ref());
     span.maybe("gen_ai.request.model", call.model.as_ref());

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{Name, TraceParent};
+use throughline_core::{EndedCall, Name, TraceParent};
 
-use crate::calls::{CallTracer, TracedCall};
+use crate::calls::CallTracer;
 use crate::deliver::{Delivered, Status, send};
 use crate::session::{Parcel, Phase, Session};
 use crate::sink::{Sink, SinkError, Taking};
@@ -131,10 +131,9 @@ async fn whoever_heard_that_all_was_well_hears_that_it_was_not() {
 async fn a_queue_that_is_full_drops_and_counts() {
     let tracer = CallTracer::new(vec![Own::new(Way::NeverAnswers) as Arc<dyn Sink>]);
     let own = TraceParent { trace: [1; 16], span: [2; 8], is_sampled: true };
-    let call = TracedCall {
+    let call = EndedCall {
         own,
         parent: None,
-        end: Timestamp::UNIX_EPOCH,
         took: Duration::ZERO,
         first_byte: None,
         call: None,
@@ -148,7 +147,7 @@ async fn a_queue_that_is_full_drops_and_counts() {
         problem: None,
     };
     for _ in 0..2000 {
-        tracer.call(call.clone());
+        tracer.call(call.clone(), Timestamp::UNIX_EPOCH);
     }
     // Nobody had a chance to take one off: what fits waits, and the rest is counted.
     assert_eq!(tracer.dropped(), 2000 - 1024);

@@ -9,8 +9,8 @@ mod fold_tests;
 use jiff::Timestamp;
 use throughline_core::{
     LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunStatusEvent, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnPhase, UserQuestionEvent,
-    UserQuestionEventStatus, kind, unpack,
+    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase, UserQuestionEvent,
+    UserQuestionEventStatus, Why, kind, unpack,
 };
 
 use crate::fold::turn::OpenTurn;
@@ -119,7 +119,11 @@ impl Fold {
             return Vec::new();
         }
         let mut spans = Vec::new();
-        for (_, event) in unpack(record).unwrap_or_default() {
+        let events = match unpack(record) {
+            Ok(events) => events,
+            Err(why) => return vec![self.forgotten(record, why)],
+        };
+        for (_, event) in events {
             let event = throughline_core::Json::parse(event).ok();
             if let Some(event) = event.and_then(|event| RunEvent::parse(&event).ok()) {
                 self.event(record.at, &event, &mut spans);
@@ -154,26 +158,28 @@ impl Fold {
 
     fn event(&mut self, at: Timestamp, event: &RunEvent, spans: &mut Vec<Span>) {
         match event {
-            RunEvent::Run(event) => self.status(at, event),
+            RunEvent::Run(event) => {
+                spans.extend(self.leave());
+                self.status(at, event);
+            }
             RunEvent::Message(event) => {
                 self.said.push((event.role.clone(), event.content.clone()));
             }
             RunEvent::Turn(event) => match event.phase {
-                TurnPhase::Start => self.turn = Some(OpenTurn::new(at, event)),
+                TurnPhase::Start => {
+                    spans.extend(self.leave());
+                    self.turn = Some(OpenTurn::new(at, event));
+                }
                 TurnPhase::End | TurnPhase::Discarded => {
                     let turn = self.turn.take().unwrap_or_else(|| OpenTurn::new(at, event));
-                    let mut span = self.part(SpanKind::Inference, turn.name(), turn.start);
-                    span.end = at;
-                    let said = std::mem::take(&mut self.said);
-                    turn.close(event, &self.telling, &said, &mut self.total, &mut span);
-                    spans.push(span);
+                    spans.push(self.inference(turn, at, Some(event)));
                 }
             },
             RunEvent::Thought(_)
             | RunEvent::Stream(_)
             | RunEvent::Usage(_)
             | RunEvent::Replay(_) => match &mut self.turn {
-                Some(turn) => turn.hear(event),
+                Some(turn) => turn.hear(at, event),
                 None => self.total.usage_of(event),
             },
             RunEvent::ToolCall(event) => spans.extend(self.tool(at, event)),
@@ -181,16 +187,36 @@ impl Fold {
             RunEvent::UserQuestion(event) => spans.extend(self.question(at, event)),
             RunEvent::ToolApproval(event) => spans.extend(self.approval(at, event)),
             RunEvent::FinalAnswer(_) | RunEvent::Metadata(_) | RunEvent::Progress(_) => {}
-            RunEvent::Summarization(_)
-            | RunEvent::Handoff(_)
+            RunEvent::Summarization(_) | RunEvent::Reflection(_) => {
+                if self.turn.as_ref().is_some_and(OpenTurn::is_aside) {
+                    spans.extend(self.leave());
+                }
+                spans.push(self.note(at, event));
+            }
+            RunEvent::Handoff(_)
             | RunEvent::Guardrail(_)
             | RunEvent::Cancelled(_)
             | RunEvent::Subagent(_)
-            | RunEvent::Reflection(_)
             | RunEvent::Limit(_)
             | RunEvent::Gate(_)
             | RunEvent::Unknown(_) => spans.push(self.note(at, event)),
         }
+    }
+
+    /// A turn of which nobody says that it ended: it is over when something else begins.
+    fn leave(&mut self) -> Option<Span> {
+        let turn = self.turn.take()?;
+        let heard = turn.heard;
+        Some(self.inference(turn, heard, None))
+    }
+
+    /// A model was asked, until then.
+    fn inference(&mut self, turn: OpenTurn, end: Timestamp, event: Option<&TurnEvent>) -> Span {
+        let mut span = self.part(SpanKind::Inference, turn.name(), turn.start);
+        span.end = end;
+        let said = std::mem::take(&mut self.said);
+        turn.close(event, &self.telling, &said, &mut self.total, &mut span);
+        span
     }
 
     /// A part of the run, which begins then.
@@ -295,6 +321,22 @@ impl Fold {
         let mut span = self.part(SpanKind::Wait, format!("wait {what}"), since);
         span.end = at;
         span.add("throughline.wait", what);
+        span
+    }
+
+    /// Events that are no more: that there were some is told, and why nobody can read them.
+    fn forgotten(&mut self, record: &Record, why: Why) -> Span {
+        self.turn = None;
+        if let Some(agent) = &mut self.agent {
+            if agent.start == Timestamp::UNIX_EPOCH {
+                agent.start = record.at;
+            }
+            agent.end = record.at;
+        }
+        let mut span = self.part(SpanKind::Note, "forgotten".to_owned(), record.at);
+        let count = record.events.map_or(0, |(first, last)| last - first + 1);
+        span.add("throughline.forgotten.events", count);
+        span.add("throughline.forgotten.why", why.to_string());
         span
     }
 

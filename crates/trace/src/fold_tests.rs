@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, pack};
+use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, Why, pack};
 use throughline_testkit::figure;
 
 use crate::deliver::Status;
 use crate::fold::{Fold, Telling};
 use crate::otlp;
 use crate::session::{Parcel, Phase, Session};
-use crate::span::{Span, SpanKind};
+use crate::span::{Span, SpanKind, Value};
 use crate::tracer::Mode;
 
 const TURNS: u64 = 1000;
@@ -137,4 +137,47 @@ fn what_is_not_to_be_told_is_not() {
         assert!(!all.contains(words), "{words}: {all}");
     }
     assert!(all.contains("gen_ai.usage.reasoning.output_tokens"), "{all}");
+}
+
+#[test]
+fn what_was_forgotten_is_told_as_forgotten() {
+    let mut fold = fold();
+    fold.record(&record(1, &turn(1)));
+    let gone = Record { content: Content::Gone(Why::Forgotten), ..record(2, &turn(2)) };
+    let [span] = &fold.record(&gone)[..] else { panic!("one span") };
+    assert_eq!((span.kind, &*span.name), (SpanKind::Note, "forgotten"));
+    let told = [
+        ("throughline.forgotten.events", Value::from(7)),
+        ("throughline.forgotten.why", Value::from(Why::Forgotten.to_string())),
+    ];
+    assert_eq!(span.attributes, told);
+    // What comes behind it is told as ever.
+    assert_eq!(fold.record(&record(3, &turn(3))).len(), 2);
+}
+
+#[test]
+fn what_is_asked_beside_the_turns_counts_too() {
+    let events = [
+        r#"{"type":"run","status":"running","agent":"a"}"#,
+        r#"{"type":"turn","phase":"start","turn":1,"model":"m","purpose":"reflection"}"#,
+        r#"{"type":"usage","usage":{"inputTokens":400,"outputTokens":20},"costUsd":0.5}"#,
+        r#"{"type":"replay","turn":1,"kept":3}"#,
+        r#"{"type":"reflection","id":"r1","turn":1,"text":"All is well."}"#,
+        r#"{"type":"turn","phase":"start","turn":2,"model":"m"}"#,
+        r#"{"type":"run","status":"failed","reason":"nobody answered"}"#,
+    ];
+    let mut fold = fold();
+    let spans = fold.record(&record(1, &events.map(str::to_owned)));
+    let told: Vec<(&str, Option<&str>)> =
+        spans.iter().map(|span| (&*span.name, span.problem.as_deref())).collect();
+    let unanswered = ("chat m", Some("it was not answered"));
+    assert_eq!(told, [("chat m", None), ("reflection", None), unanswered]);
+    let total = fold.agent(Timestamp::MIN).unwrap().attributes;
+    for (key, value) in [
+        ("gen_ai.usage.input_tokens", Value::from(400)),
+        ("throughline.fates.kept", Value::from(3)),
+        ("throughline.cost_usd", Value::Decimal(0.5)),
+    ] {
+        assert!(total.contains(&(key, value)), "{key}: {total:?}");
+    }
 }

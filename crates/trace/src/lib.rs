@@ -23,7 +23,7 @@ mod sink;
 mod span;
 mod tracer;
 
-pub use crate::calls::{CallTracer, TracedCall};
+pub use crate::calls::CallTracer;
 pub use crate::deliver::{Delivered, Status, send};
 pub use crate::fold::{Fold, Telling};
 pub use crate::otlp::spans as otlp_spans;

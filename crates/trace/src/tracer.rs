@@ -168,7 +168,8 @@ pub async fn session_of(
 ) -> Result<Parcel, StoreError> {
     let head = store.log(tenant, run).await?;
     let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
-    let thread = head.ok_or_else(missing)?.of.ok_or_else(missing)?;
+    let head = head.ok_or_else(missing)?;
+    let thread = head.of.ok_or_else(missing)?;
     let log_data = telling.log_data;
     let session_thread = telling.thread_id.clone().unwrap_or_else(|| thread.0.clone());
     let mut fold = Fold::new(run, &thread, telling);
@@ -191,8 +192,12 @@ pub async fn session_of(
         mode: Mode::Batched,
         sinks: Vec::new(),
     };
-    let status = status_of(fold.ended());
-    let agent = fold.agent(if fold.ended().is_some() { jiff::Timestamp::MIN } else { clock.now() });
+    // Where the run's last words are no more, its head knows how it ended.
+    let over =
+        head.status.filter(|status| matches!(&**status, "completed" | "failed" | "cancelled"));
+    let ended = fold.ended().or(over.as_ref());
+    let status = status_of(ended);
+    let agent = fold.agent(if ended.is_some() { jiff::Timestamp::MIN } else { clock.now() });
     let (phase, errors) = (Phase::Whole, Vec::new());
     let session = Arc::new(session);
     Ok(Parcel { session, phase, before: 0, spans, agent, status, errors, is_again: false })

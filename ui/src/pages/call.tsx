@@ -25,6 +25,8 @@ interface Story extends Omit<CallRow, "microseconds"> {
   came?: Sent;
   whole?: unknown;
   sent?: Sent;
+  /** Whether what was sent is what came, byte for byte. */
+  unchanged?: boolean;
   texts?: string;
   attempts?: { endpoint: string; said: string }[];
   fates?: { item: string; visible: string; seals: string[] }[];
@@ -87,7 +89,7 @@ export function CallPage({ call }: { call: string }) {
       <section aria-labelledby="difference">
         <h2 id="difference">Difference</h2>
         <p class="hint">From what the client sent to what went to the provider. Seals stand by their size.</p>
-        {value.texts ? <p class="same">{plain(value.texts)}</p> : value.sent ? <Difference before={came} after={sent} same="Nothing: it went out byte for byte as it came." /> : <p class="same">Nothing was sent.</p>}
+        {value.texts ? <p class="same">{plain(value.texts)}</p> : value.sent ? <Difference before={came} after={sent} same={value.unchanged ? "Nothing: it went out byte for byte as it came." : "Nothing that can be read: only seals, or the space between words, are others."} /> : <p class="same">Nothing was sent.</p>}
       </section>
       <Body title="What came" about={value.came} text={came} />
       {value.sent ? <Body title="What was sent" about={value.sent} text={sent} /> : null}

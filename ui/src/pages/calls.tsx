@@ -1,39 +1,20 @@
-/** Calls through the gateway: the newest of them. */
+/** Calls through the gateway: those of the threads that were written to last come first. */
 
-import { useEffect, useState } from "preact/hooks";
 import { compact, dollars, duration, plain } from "../format";
-import { to, useAnswer, useNow, useTitle } from "../hooks";
-import { Empty, Id, Loading, Trouble, When } from "../parts";
+import { to, useNow, useTitle } from "../hooks";
+import { ListPage, useList } from "../list";
+import { Id, When } from "../parts";
 import type { CallRow } from "../types";
 
 export function CallsPage() {
   useTitle("Calls");
-  const [words, setWords] = useState("");
-  const [search, setSearch] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => setSearch(words.trim()), 200);
-    return () => clearTimeout(timer);
-  }, [words]);
-  const query = new URLSearchParams({ limit: "200", ...(search ? { search } : {}) });
-  const { value, problem, again } = useAnswer<{ calls: CallRow[] }>(`/v1/throughline/calls?${query}`, 3000);
-  return (
+  const list = useList<CallRow>("/v1/throughline/calls", "calls", 3000);
+  const hint = (
     <>
-      <header class="head">
-        <h1>Calls</h1>
-        <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input type="search" aria-label="Search calls" placeholder="Search models, providers, errors" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
-        </form>
-      </header>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
-      {!value && !problem ? <Loading /> : null}
-      {value && !value.calls.length ? (
-        <Empty title={search ? "No call fits" : "No calls yet"}>
-          Point the official Anthropic, OpenAI or Gemini SDK at <code>{location.origin}</code>.
-        </Empty>
-      ) : null}
-      {value?.calls.length ? <CallTable calls={value.calls} /> : null}
+      Point the official Anthropic, OpenAI or Gemini SDK at <code>{location.origin}</code>.
     </>
   );
+  return <ListPage title="Calls" list={list} placeholder="Search models, providers, errors" none={["No call fits", "No calls yet"]} hint={hint} draw={(calls) => <CallTable calls={calls} />} />;
 }
 
 export function callCost(call: CallRow): number | null {
@@ -101,12 +82,25 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
   );
 }
 
+/** Why an answer ended, as people say it. */
+const STOPS: Record<string, [tone: string, says: string]> = {
+  done: ["good", "answered"],
+  tools: ["good", "calls tools"],
+  sequence: ["good", "answered"],
+  paused: ["good", "paused"],
+  length: ["warn", "cut at its limit"],
+  refused: ["bad", "declined"],
+  cut: ["bad", "ended early"],
+};
+
 export function Answered({ call }: { call: CallRow }) {
   const isGood = !call.error && (call.status ?? 200) < 400;
+  const stop = call.answer?.stop ?? "done";
+  const [tone, says] = isGood ? (STOPS[stop] ?? ["dim", stop]) : ["bad", `refused${call.status ? ` ${call.status}` : ""}`];
   return (
-    <span class={`status ${isGood ? "good" : "bad"}`} title={call.error ? plain(call.error) : undefined}>
+    <span class={`status ${tone}`} title={call.error ? plain(call.error) : undefined}>
       <i aria-hidden="true" />
-      {isGood ? (call.answer?.stop ?? "answered") : `refused${call.status ? ` ${call.status}` : ""}`}
+      {plain(says)}
     </span>
   );
 }

@@ -2,17 +2,23 @@
 
 import { bytes, clock, count, plain, plural } from "../format";
 import { to, useAnswer, useTitle } from "../hooks";
-import { Empty, Id, Loading, Seal, sealState, Trouble, type SealState } from "../parts";
-import type { MapCall, MapItem, ThoughtMap } from "../types";
+import { Empty, Id, Loading, sealState, Trouble, type SealState } from "../parts";
+import type { MapCall, MapItem, ThoughtMap, ThreadRow } from "../types";
 
-const LANE = 42;
-const ROW = 24;
-const LEFT = 190;
-const TOP = 30;
+const LANE = 46;
+const ROW = 30;
+/** The room for words, where there is much of it and where there is little. */
+const LEFT = { wide: 316, narrow: 176 };
+const TOP = 34;
+/** Half of a mark's side. */
+const HALF = 8;
 
 export function MapPage({ thread }: { thread: string }) {
-  useTitle("Thought map");
-  const { value, problem, again } = useAnswer<ThoughtMap>(`/v1/throughline/threads/${encodeURIComponent(thread)}/map`, 4000);
+  const path = `/v1/throughline/threads/${encodeURIComponent(thread)}`;
+  const { value, problem, again } = useAnswer<ThoughtMap>(`${path}/map`, 4000);
+  const about = useAnswer<ThreadRow>(path);
+  const title = plain(about.value?.title ?? (about.value?.gone ? "A thread that is no more" : "A thread without words"));
+  useTitle(`Thought map of ${title}`);
   return (
     <>
       <header class="head">
@@ -20,14 +26,18 @@ export function MapPage({ thread }: { thread: string }) {
           <p class="crumbs">
             <a href={to("threads")}>Threads</a>
             <a href={to("thread", thread)}>Thread</a>
+            <span>Thought map</span>
             <Id id={thread} />
           </p>
-          <h1>Thought map</h1>
+          <h1>
+            <bdi>{title}</bdi>
+          </h1>
+          <p class="lead">Which model thought what, and in which later calls each thought and seal went back.</p>
         </div>
       </header>
       {problem && !value ? <Trouble problem={problem} again={again} /> : null}
       {!value && !problem ? <Loading /> : null}
-      {value && !value.calls.length ? <Empty title="No model was asked on this thread yet" /> : null}
+      {value && !value.calls.length ? <Empty title={about.value?.gone ? "Nobody knows any more what was thought on it" : "No model was asked on this thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}
     </>
   );
@@ -39,15 +49,18 @@ const WORDS: Record<SealState, string> = {
   restored: "put back for the client",
   reshaped: "said in another shape",
   foreign: "left out: another provider's",
-  elided: "left out",
+  elided: "left out, for another reason",
   forgotten: "no more",
   open: "not sealed",
 };
 
 function Picture({ map }: { map: ThoughtMap }) {
   const { items, calls } = map;
+  const isNarrow = innerWidth <= 820;
+  const left = isNarrow ? LEFT.narrow : LEFT.wide;
+  const most = isNarrow ? 17 : 36;
   // Few calls have much room, and many share it.
-  const step = Math.max(22, Math.min(44, Math.floor(720 / calls.length)));
+  const step = Math.max(22, Math.min(110, Math.floor(640 / calls.length)));
   // Agents know models by their routes, origins by their own names: the lane is the model that was asked.
   const givenBy = new Map<number, number>();
   calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
@@ -68,29 +81,41 @@ function Picture({ map }: { map: ThoughtMap }) {
   });
   const lanes = TOP + models.length * LANE;
   const matrix = lanes + 34;
-  const width = LEFT + calls.length * step + 30;
+  const width = left + calls.length * step + 30;
   const height = matrix + shownRows.length * ROW + 16;
-  const x = (column: number) => LEFT + column * step + step / 2;
+  const x = (column: number) => left + column * step + step / 2;
   const y = (model: string) => TOP + models.indexOf(model) * LANE + LANE / 2;
   const path = calls.map((call, column) => `${column ? "L" : "M"}${x(column)} ${y(call.model)}`).join("");
   const summary = [...tally].map(([state, times]) => `${times} times ${WORDS[state]}`).join(", ");
   return (
     <>
       <p class="legend">
-        {(["intact", "restored", "reshaped", "foreign", "elided"] as SealState[]).map((state) => (
-          <span>
-            <Seal state={state} /> <small>{count(tally.get(state) ?? 0)}</small>
-          </span>
-        ))}
+        <span>
+          <svg width="18" height="18" aria-hidden="true" class="mark">
+            <circle class="born" cx="9" cy="9" r="5" />
+          </svg>
+          had
+        </span>
+        {(["intact", "restored", "reshaped", "foreign", "elided", "forgotten"] as SealState[]).map((state) =>
+          // Those that happen often are explained though they did not happen here.
+          tally.get(state) || !/reshaped|forgotten/.test(state) ? (
+            <span>
+              <svg width="18" height="18" aria-hidden="true" class="mark">
+                <Mark x={9} y={9} state={state} />
+              </svg>
+              {WORDS[state]} <small>{count(tally.get(state) ?? 0)}</small>
+            </span>
+          ) : null,
+        )}
         {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} forgotten</span> : null}
       </p>
       <div class="map" tabIndex={0} role="region" aria-label="Thought map, which can be scrolled">
         <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} of ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
           {models.map((model) => (
             <g>
-              <line class="lane" x1={LEFT} x2={width - 12} y1={y(model)} y2={y(model)} />
-              <text x={LEFT - 14} y={y(model) + 4} text-anchor="end">
-                {short(plain(model.slice(model.indexOf("/") + 1)))}
+              <line class="lane" x1={left} x2={width - 12} y1={y(model)} y2={y(model)} />
+              <text class="name" x={8} y={y(model) + 4}>
+                {short(plain(model.slice(model.indexOf("/") + 1)), isNarrow ? 22 : 40)}
               </text>
             </g>
           ))}
@@ -104,8 +129,8 @@ function Picture({ map }: { map: ThoughtMap }) {
             </text>
           ) : null))}
           {shownRows.length ? (
-            <text class="tick" x={LEFT - 14} y={matrix - 12} text-anchor="end">
-              thoughts and seals
+            <text class="tick" x={8} y={matrix - 12}>
+              thoughts and sealed parts
             </text>
           ) : null}
           {shownRows.map((place, row) => {
@@ -114,12 +139,15 @@ function Picture({ map }: { map: ThoughtMap }) {
             const middle = matrix + row * ROW + ROW / 2;
             return (
               <g class="item">
-                <text x={LEFT - 14} y={middle + 4} text-anchor="end">
-                  {label(item)}
+                <text x={8} y={middle + 4}>
+                  {words(item, most)}
                   <title>{plain(item.text) || "sealed by its provider"}</title>
                 </text>
+                <text class="tick" x={left - 14} y={middle + 4} text-anchor="end">
+                  {item.bytes ? bytes(item.bytes) : ""}
+                </text>
                 <line x1={x(given)} x2={width - 18} y1={middle} y2={middle} />
-                <circle class="born" cx={x(given)} cy={middle} r="4.5">
+                <circle class="born" cx={x(given)} cy={middle} r="5">
                   <title>{`had by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
                 </circle>
               </g>
@@ -165,18 +193,20 @@ function Picture({ map }: { map: ThoughtMap }) {
   );
 }
 
-function label(item: MapItem): string {
-  const what = item.kind === "call" ? `call ${short(plain(item.text), 10)}` : item.kind;
-  return `${what}${item.bytes ? ` ${bytes(item.bytes)}` : ""}`;
+/** The first words of a thought; what else is sealed, by what it is. */
+function words(item: MapItem, most: number): string {
+  const text = plain(item.text).replace(/\s+/g, " ");
+  if (item.kind === "call") return short(`call of ${text}`, most);
+  return short(text || `${item.kind}, sealed by its provider`, most);
 }
 
-const short = (text: string, most = 22) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; items: MapItem[] }) {
   const thoughts = call.gave.filter((place) => items[place]?.kind !== "call").length;
   return (
     <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${call.run ? "Turn" : "Call"} ${call.turn} of ${plain(call.model)}, ${plural(thoughts, "thought")}`}>
-      <circle class={call.purpose && call.purpose !== "turn" ? "node aside" : "node"} cx={x} cy={y} r={5 + Math.min(3, thoughts)}>
+      <circle class={call.purpose && call.purpose !== "turn" ? "node aside" : "node"} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>
         <title>{`${plain(call.model)}, turn ${call.turn}: ${plural(thoughts, "thought")}`}</title>
       </circle>
     </a>
@@ -184,14 +214,21 @@ function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; item
 }
 
 function Cell({ x, y, did }: { x: number; y: number; did: string }) {
-  const state = sealState(did);
-  const half = 7;
+  return (
+    <g>
+      <title>{plain(did)}</title>
+      <Mark x={x} y={y} state={sealState(did)} />
+    </g>
+  );
+}
+
+/** The mark of what happened: a square that is full where the thought went back, and empty where it did not. */
+function Mark({ x, y, state }: { x: number; y: number; state: SealState }) {
   return (
     <g class={`cell ${state}`}>
-      <title>{plain(did)}</title>
-      <rect x={x - half} y={y - half} width={2 * half} height={2 * half} rx="3" />
+      <rect x={x - HALF} y={y - HALF} width={2 * HALF} height={2 * HALF} rx="3.5" />
       {state === "elided" || state === "forgotten" ? <path d={`M${x - 3} ${y - 3}l6 6m0-6l-6 6`} /> : null}
-      {state === "restored" ? <circle cx={x} cy={y} r="2.4" /> : null}
+      {state === "restored" ? <circle cx={x} cy={y} r="2.8" /> : null}
     </g>
   );
 }

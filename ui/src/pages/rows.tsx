@@ -81,7 +81,7 @@ function Turn({ row }: { row: TurnRow }) {
         {row.phase === "discarded" ? <span class="tag warn" title={row.reason ? plain(row.reason) : undefined}>discarded</span> : null}
         {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts went back exactly as they were`} /> : null}
         {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were put back`} /> : null}
-        {replay && replay.elided ? <Seal state="elided" times={replay.elided} why={why(replay.why)} /> : null}
+        {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={why(replay.why)} /> : null}
         {usage ? (
           <span class="number" title="tokens in, out">
             {compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}
@@ -93,6 +93,9 @@ function Turn({ row }: { row: TurnRow }) {
     </div>
   );
 }
+
+/** Whether all that was left out is another provider's. */
+const isForeign = (reasons: Record<string, number> = {}) => Object.keys(reasons).length > 0 && Object.keys(reasons).every((reason) => reason.startsWith("foreign"));
 
 const why = (reasons?: Record<string, number>) =>
   Object.entries(reasons ?? {})

@@ -58,7 +58,7 @@ export function RunPage({ run }: { run: string }) {
   const fates = useFates(head.value?.thread, timeline.current.replays);
   const told = timeline.current;
   const first = told.rows.find((row) => row.kind === "message" && row.role === "user");
-  const title = first?.kind === "message" ? first.text.slice(0, 140) : run;
+  const title = first?.kind === "message" ? first.text.slice(0, 140) : head.value?.gone ? "A run that is no more" : run;
   useTitle(plain(title));
   const status = told.status || head.value?.status || "";
   const rows = useMemo(() => told.rows.slice(), [version]);
@@ -74,6 +74,7 @@ export function RunPage({ run }: { run: string }) {
               <>
                 <a href={to("thread", head.value.thread)}>Thread</a>
                 <a href={to("map", head.value.thread)}>Thought map</a>
+                <a href={to("trace", run)}>Trace</a>
               </>
             ) : null}
             <Id id={run} />
@@ -87,7 +88,8 @@ export function RunPage({ run }: { run: string }) {
           <Live connection={connection} />
         </div>
       </header>
-      {status === "waiting" ? (
+      {head.value?.gone ? <p class="callout">What was said in this run is no more: {plain(head.value.gone)}.</p> : null}
+      {status === "waiting" && !head.value?.gone ? (
         <p class="callout" role="status">
           It waits for somebody. <a href={to("inbox")}>Open the inbox</a>
         </p>
@@ -103,7 +105,7 @@ export function RunPage({ run }: { run: string }) {
         <aside aria-label="About this run">
           <Facts told={told} head={head.value} />
           {told.plan?.length ? <Plan steps={told.plan} /> : null}
-          {head.value?.limits.length ? (
+          {head.value?.limits?.length ? (
             <section>
               <h2>Limits</h2>
               {head.value.limits.map((limit) => {
@@ -146,8 +148,9 @@ function useFates(thread: string | undefined, replays: number): Fates {
 
 function Live({ connection }: { connection: Connection }) {
   const says = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
+  // Once all is told, how the run ended says enough.
   return (
-    <span class={`connection ${connection}`} role="status" aria-label={`Connection: ${says}`}>
+    <span class={`connection ${connection}${connection === "ended" ? " hidden" : ""}`} role="status" aria-label={`Connection: ${says}`}>
       <i aria-hidden="true" />
       {says}
     </span>

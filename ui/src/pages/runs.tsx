@@ -1,72 +1,52 @@
 /** Runs: a live list, in which one can search. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { compact, dollars, plain } from "../format";
-import { to, useAnswer, useNow, useTitle } from "../hooks";
-import { Empty, Id, Loading, Status, Tally, Trouble, When } from "../parts";
+import { to, useNow, useTitle } from "../hooks";
+import { ListPage, useList } from "../list";
+import { Id, Status, Tally, When } from "../parts";
 import type { RunRow } from "../types";
 
 const STATUSES = ["running", "waiting", "completed", "failed", "cancelled"];
 
 export function RunsPage() {
   useTitle("Runs");
-  const [words, setWords] = useState("");
-  const [search, setSearch] = useState("");
   const [status, setStatus] = useState("");
   const [model, setModel] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => setSearch(words.trim()), 200);
-    return () => clearTimeout(timer);
-  }, [words]);
-  const query = new URLSearchParams({ limit: "100" });
-  if (search) query.set("search", search);
-  if (status) query.set("status", status);
-  if (model) query.set("model", model);
-  const { value, problem, again } = useAnswer<{ runs: RunRow[]; next?: string }>(`/v1/throughline/runs?${query}`, 2000);
+  const list = useList<RunRow>("/v1/throughline/runs", "runs", 2000, { status, model });
   const [models, setModels] = useState<string[]>([]);
   useEffect(() => {
     const seen = new Set(models);
-    value?.runs.forEach((run) => run.models.forEach((name) => seen.add(name)));
+    list.rows?.forEach((run) => run.models.forEach((name) => seen.add(name)));
     if (seen.size !== models.length) setModels([...seen].sort());
-  }, [value]);
-  return (
+  }, [list.rows]);
+  const filters = (
     <>
-      <header class="head">
-        <h1>Runs</h1>
-        <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input type="search" aria-label="Search runs" placeholder="Search titles, ids, models" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
-          <select aria-label="Status" value={status} onChange={(event) => setStatus(event.currentTarget.value)}>
-            <option value="">Any status</option>
-            {STATUSES.map((one) => (
-              <option value={one}>{one}</option>
-            ))}
-          </select>
-          <select aria-label="Model" value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-            <option value="">Any model</option>
-            {models.map((one) => (
-              <option value={one}>{plain(one)}</option>
-            ))}
-          </select>
-        </form>
-      </header>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
-      {!value && !problem ? <Loading /> : null}
-      {value ? <RunTable runs={value.runs} none={search || status || model ? "No run fits" : "No runs yet"} /> : null}
-      {value?.next ? <p class="hint">There are more: search, or choose a status.</p> : null}
+      <Choice label="Status" any="Any status" all={STATUSES} value={status} set={setStatus} />
+      <Choice label="Model" any="Any model" all={models} value={model} set={setModel} />
     </>
+  );
+  const hint = (
+    <>
+      Begin one with <code>throughline run "What is the time?" --model sim/claude-sonnet-4-5 --tool now=date</code>, or over the API.
+    </>
+  );
+  return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No run fits", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;
+}
+
+function Choice({ label, any, all, value, set }: { label: string; any: string; all: string[]; value: string; set: (value: string) => void }) {
+  return (
+    <select aria-label={label} value={value} onChange={(event) => set(event.currentTarget.value)}>
+      <option value="">{any}</option>
+      {all.map((one) => (
+        <option value={one}>{plain(one)}</option>
+      ))}
+    </select>
   );
 }
 
-export function RunTable({ runs, none }: { runs: RunRow[]; none: string }) {
+export function RunTable({ runs }: { runs: RunRow[] }) {
   const now = useNow(5000);
-  const rows = useMemo(() => runs, [runs]);
-  if (!rows.length) {
-    return (
-      <Empty title={none}>
-        Begin one with <code>throughline run "What is the time?" --model sim/claude-sonnet-4-5 --tool now=date</code>, or over the API.
-      </Empty>
-    );
-  }
   return (
     <div class="table">
       <table>
@@ -85,7 +65,7 @@ export function RunTable({ runs, none }: { runs: RunRow[]; none: string }) {
           </tr>
         </thead>
         <tbody>
-          {rows.map((run) => (
+          {runs.map((run) => (
             <tr key={run.id}>
               <td class="title">
                 <a href={to("run", run.id)}>

@@ -1,8 +1,8 @@
 /** Threads: what is kept of each conversation, an agent's or a client's. */
 
-import { useEffect, useState } from "preact/hooks";
 import { bytes, compact, plain } from "../format";
 import { to, useAnswer, useNow, useTitle } from "../hooks";
+import { ListPage, useList } from "../list";
 import { Empty, Id, Loading, Trouble, When } from "../parts";
 import type { CallRow, RunRow, ThreadRow } from "../types";
 import { CallTable } from "./calls";
@@ -12,72 +12,65 @@ const KINDS = { agent: "Agent", gateway: "Gateway", kept: "Kept" };
 
 export function ThreadsPage() {
   useTitle("Threads");
-  const [words, setWords] = useState("");
-  const [search, setSearch] = useState("");
-  useEffect(() => {
-    const timer = setTimeout(() => setSearch(words.trim()), 200);
-    return () => clearTimeout(timer);
-  }, [words]);
-  const query = new URLSearchParams({ limit: "100", ...(search ? { search } : {}) });
-  const { value, problem, again } = useAnswer<{ threads: ThreadRow[] }>(`/v1/throughline/threads?${query}`, 5000);
+  const list = useList<ThreadRow>("/v1/throughline/threads", "threads", 5000);
+  return (
+    <ListPage
+      title="Threads"
+      list={list}
+      placeholder="Search titles and ids"
+      none={["No thread fits", "No threads yet"]}
+      hint="Every conversation through the gateway and every agent's run keeps one."
+      draw={(threads) => <ThreadTable threads={threads} />}
+    />
+  );
+}
+
+function ThreadTable({ threads }: { threads: ThreadRow[] }) {
   const now = useNow();
   return (
-    <>
-      <header class="head">
-        <h1>Threads</h1>
-        <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input type="search" aria-label="Search threads" placeholder="Search titles and ids" value={words} onInput={(event) => setWords(event.currentTarget.value)} />
-        </form>
-      </header>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
-      {!value && !problem ? <Loading /> : null}
-      {value && !value.threads.length ? <Empty title={search ? "No thread fits" : "No threads yet"}>Every conversation through the gateway and every agent's run keeps one.</Empty> : null}
-      {value?.threads.length ? (
-        <div class="table">
-          <table>
-            <thead>
-              <tr>
-                <th>Thread</th>
-                <th>Kind</th>
-                <th class="number">Records</th>
-                <th class="number">Size</th>
-                <th>Map</th>
-                <th class="number">Updated</th>
-              </tr>
-            </thead>
-            <tbody>
-              {value.threads.map((thread) => (
-                <tr key={thread.id}>
-                  <td class="title">
-                    <a href={to("thread", thread.id)}>
-                      <bdi>{plain(thread.title ?? (thread.gone ? `no more: ${thread.gone}` : "A thread without words"))}</bdi>
-                    </a>
-                    <Id id={thread.id} />
-                  </td>
-                  <td data-label="Kind">
-                    <span class="tag">{KINDS[thread.kind]}</span>
-                  </td>
-                  <td data-label="Records" class="number">
-                    {compact(thread.records)}
-                  </td>
-                  <td data-label="Size" class="number">
-                    {bytes(thread.bytes)}
-                  </td>
-                  <td data-label="Map">
-                    <a href={to("map", thread.id)} aria-label={`Thought map of ${plain(thread.title ?? thread.id)}`}>
-                      Thought map
-                    </a>
-                  </td>
-                  <td data-label="Updated" class="number dim">
-                    <When at={thread.updated} now={now} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      ) : null}
-    </>
+    <div class="table">
+      <table>
+        <thead>
+          <tr>
+            <th>Thread</th>
+            <th>Kind</th>
+            <th class="number">Records</th>
+            <th class="number">Size</th>
+            <th>Map</th>
+            <th class="number">Updated</th>
+          </tr>
+        </thead>
+        <tbody>
+          {threads.map((thread) => (
+            <tr key={thread.id}>
+              <td class="title">
+                <a href={to("thread", thread.id)}>
+                  <bdi>{plain(thread.title ?? (thread.gone ? `no more: ${thread.gone}` : "A thread without words"))}</bdi>
+                </a>
+                <Id id={thread.id} />
+              </td>
+              <td data-label="Kind">
+                <span class="tag">{KINDS[thread.kind]}</span>
+              </td>
+              <td data-label="Records" class="number">
+                {compact(thread.records)}
+              </td>
+              <td data-label="Size" class="number">
+                {bytes(thread.bytes)}
+              </td>
+              <td data-label="Map">
+                <a href={to("map", thread.id)} aria-label={`Thought map of ${plain(thread.title ?? thread.id)}`}>
+                  Thought map
+                </a>
+              </td>
+              <td data-label="Updated" class="number dim">
+                <When at={thread.updated} now={now} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -94,17 +87,18 @@ export function ThreadPage({ thread }: { thread: string }) {
             <a href={to("threads")}>Threads</a> <Id id={thread} />
           </p>
           <h1>
-            <bdi>{plain(value.title ?? "A thread without words")}</bdi>
+            <bdi>{plain(value.title ?? (value.gone ? "A thread that is no more" : "A thread without words"))}</bdi>
           </h1>
         </div>
         <a class="button" href={to("map", thread)}>
           Thought map
         </a>
       </header>
+      {value.gone ? <p class="callout">What was said on this thread is no more: {plain(value.gone)}.</p> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">
           <h2 id="runs">Runs</h2>
-          <RunTable runs={value.runs} none="No runs" />
+          <RunTable runs={value.runs} />
         </section>
       ) : null}
       {value.calls.length ? (

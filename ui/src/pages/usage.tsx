@@ -79,7 +79,7 @@ export function UsagePage() {
       </header>
       {usage.problem ? <Trouble problem={usage.problem} again={usage.again} /> : null}
       {!usage.value && !usage.problem ? <Loading /> : null}
-      {usage.value && !rows.length ? <Empty title="Nothing was used yet">Tokens and dollars of gateway calls and of agents' runs are counted here, for each key and model.</Empty> : null}
+      {usage.value && !rows.length ? <Empty title="Nothing was used yet">Tokens and dollars of calls through the gateway, and of the runs of its agents, are counted here for each key and model.</Empty> : null}
       {rows.length ? (
         <>
           <dl class="strip large">
@@ -196,7 +196,7 @@ function KeyCard({ one, used }: { one: Key; used: Sum }) {
           <bdi>{plain(one.label)}</bdi>
         </strong>
         <code>{plain(one.id)}</code>
-        {one.revoked ? <span class="tag bad">revoked</span> : <span class="tag good">good</span>}
+        {one.revoked ? <span class="tag bad">revoked</span> : <span class="tag good">active</span>}
       </header>
       <p class="dim">
         made <When at={one.created} />

@@ -15,6 +15,8 @@ mod long;
 mod proxy;
 mod stage;
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -54,16 +56,19 @@ fn console_in_chromium() {
     browser.open(&stage.page("runs"));
     browser.reads("Ship version 2.4.0 of checkout");
     screens(&browser, &stage, &played, &axe);
+    fits(&browser, &stage, &played);
     watches(&browser, &stage);
     decides(&browser, &stage);
     looks(&browser, &stage, &played);
+    traces(&browser, &stage, &played);
     types(&browser, &stage);
-    fits(&browser, &stage, &played);
+    forgets(&browser, &stage, &played);
     complains_not(&browser);
     hostile::stay_texts(&browser, &stage);
     long::open_as_quickly(&browser, &stage);
+    reads_on(&browser, &stage);
     complains_not(&browser);
-    signs_in(&browser, &stage);
+    signs_in(&browser, &stage, &axe);
 }
 
 /// The pages, by the names of their pictures.
@@ -74,6 +79,7 @@ fn pages(played: &Played) -> Vec<(&'static str, String)> {
         ("timeline-release", format!("run/{}", played.release)),
         ("timeline-gate", format!("run/{}", played.gate)),
         ("timeline-sealed", format!("run/{}", played.sealed)),
+        ("trace", format!("trace/{}", played.trip)),
         ("threads", "threads".to_owned()),
         ("thread", format!("thread/{}", played.thread)),
         ("map", format!("map/{}", played.thread)),
@@ -89,22 +95,31 @@ fn pages(played: &Played) -> Vec<(&'static str, String)> {
 
 /// Every page in both themes: no serious violation of accessibility, and a picture where one is wanted.
 fn screens(browser: &Browser, stage: &Stage, played: &Played, axe: &str) {
-    let folder = pictures();
     for (name, place) in pages(played) {
         browser.open("about:blank");
         browser.open(&stage.page(&place));
         settle(browser, name);
-        browser.run(&format!("{axe}; return true"));
-        for theme in ["light", "dark"] {
-            browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
-            seriously(browser, &format!("{name}, {theme}"));
-            if let Some(folder) = &folder {
-                let picture = STANDARD.decode(browser.picture()).unwrap();
-                std::fs::write(folder.join(format!("{name}-{theme}.png")), picture).unwrap();
-            }
-        }
+        shown(browser, name, axe);
     }
     complains_not(browser);
+}
+
+/// The page as it is, in both themes.
+fn shown(browser: &Browser, name: &str, axe: &str) {
+    browser.run(&format!("{axe}; return true"));
+    for theme in ["light", "dark"] {
+        browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
+        seriously(browser, &format!("{name}, {theme}"));
+        keep_picture(browser, &format!("{name}-{theme}"));
+    }
+}
+
+/// Keeps a picture of the window, where pictures are wanted.
+fn keep_picture(browser: &Browser, name: &str) {
+    if let Some(folder) = pictures() {
+        let picture = STANDARD.decode(browser.picture()).unwrap();
+        std::fs::write(folder.join(format!("{name}.png")), picture).unwrap();
+    }
 }
 
 /// Waits until a page shows what it is about.
@@ -118,6 +133,11 @@ fn settle(browser: &Browser, name: &str) {
         "timeline-release" => browser.reads("waits for approval"),
         "timeline-gate" => browser.reads("in no thread"),
         "timeline-sealed" => browser.reads("sealed by provider"),
+        "trace" => {
+            browser.reads("execute_tool weather");
+            browser.run("document.querySelector('.span.ai_call button').click()");
+            browser.reads("throughline.thinking");
+        }
         "journal" => {
             browser.click("Verify every link, content and signature");
             browser.reads("The journal is intact");
@@ -252,6 +272,13 @@ fn looks(browser: &Browser, stage: &Stage, played: &Played) {
     browser.reads("What became of each part");
     browser.reads("restored");
     browser.wait("document.querySelectorAll('.difference .plus').length > 1");
+    // A thought stands before the answer to which it led, though its provider told it last.
+    browser.open(&stage.page(&format!("run/{}", played.sealed)));
+    browser.wait(
+        "document.querySelector('.row.thought p.sealed') && document.querySelector('.row.final')",
+    );
+    let order = browser.run("return [...document.querySelectorAll('.row.thought, .row.final')].map((row) => row.matches('.thought'))");
+    assert_eq!(order, json!([true, false]));
     browser.open(&stage.page("doctor"));
     browser.click("Use an example");
     browser.run("const to = [...document.querySelectorAll('select')][1]; to.value = 'gemini'; to.dispatchEvent(new Event('change', {bubbles: true}))");
@@ -268,6 +295,53 @@ fn looks(browser: &Browser, stage: &Stage, played: &Played) {
     browser.click("Light");
     browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(247, 248, 248)'");
     browser.click("Auto");
+    complains_not(browser);
+}
+
+/// A trace is opened from its run, and from the file that was exported; a file that is none is refused.
+fn traces(browser: &Browser, stage: &Stage, played: &Played) {
+    let spans = "document.querySelectorAll('.span').length";
+    browser.open(&stage.page(&format!("run/{}", played.trip)));
+    browser.click("Trace");
+    browser.reads("execute_tool weather");
+    let shown = browser.wait(spans);
+    browser.run("document.querySelector('.span.tool_call button').click()");
+    browser.reads("gen_ai.tool.call.result");
+    browser.wait("/°C, (sunny|rain)/.test(document.querySelector('.span dl').innerText)");
+    let (file, field) =
+        (stage.kept.file("trace.json"), "document.querySelector('input[type=file]')");
+    stage.does(&["traces", "export", &played.trip, "--output", "trace.json"]);
+    browser.open(&stage.page("trace"));
+    browser.reads("Which trace?");
+    browser.give(field, &stage.kept.file("story.toml"));
+    browser.reads("This is no trace of Throughline's");
+    browser.give(field, &file);
+    assert_eq!(browser.wait(spans), shown);
+    browser.reads("Where is it warmer on Saturday");
+    complains_not(browser);
+}
+
+/// What was forgotten is told as forgotten, wherever somebody looks for it.
+fn forgets(browser: &Browser, stage: &Stage, played: &Played) {
+    stage.does(&["forget", "--thread", &played.gate_thread, "--yes"]);
+    let Played { gate, gate_thread, .. } = played;
+    for (place, words) in [
+        (format!("run/{gate}"), "What was said in this run is no more"),
+        (format!("run/{gate}"), "events are no more"),
+        (format!("trace/{gate}"), "forgotten"),
+        (format!("thread/{gate_thread}"), "What was said on this thread is no more"),
+        (format!("map/{gate_thread}"), "A thread that is no more"),
+        ("threads".to_owned(), "no more: "),
+    ] {
+        browser.open(&stage.page(&place));
+        browser.reads(words);
+        let page = browser.run("return document.body.textContent");
+        let page = page.as_str().unwrap();
+        assert!(
+            !page.contains("Sum up the week") && !page.contains("14 changes"),
+            "{place}: {page}"
+        );
+    }
     complains_not(browser);
 }
 
@@ -311,27 +385,82 @@ fn fits(browser: &Browser, stage: &Stage, played: &Played) {
         browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
         let wide = browser.run("const main = document.querySelector('main'); return Math.max(document.documentElement.scrollWidth, main.scrollWidth)");
         assert!(wide.as_u64().unwrap() <= 360, "{name} is {wide} wide");
+        if matches!(name, "runs" | "timeline" | "trace" | "map" | "replay" | "inbox") {
+            if name == "timeline" {
+                browser.wait("document.querySelector('.row.thought .seal.intact')");
+            }
+            for theme in ["light", "dark"] {
+                browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
+                keep_picture(browser, &format!("narrow-{name}-{theme}"));
+            }
+        }
     }
+    browser.run("delete document.documentElement.dataset.theme");
     browser.size(1280, 900);
     complains_not(browser);
 }
 
+/// Behind the first page of a list there are older rows.
+fn reads_on(browser: &Browser, stage: &Stage) {
+    let calls =
+        |query: &str| stage.said("GET", &format!("/v1/throughline/calls?{query}"), &json!(null));
+    let before = calls("limit=200")["calls"].as_array().unwrap().len();
+    for number in 0..105 {
+        let body = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 64,
+            "messages": [{"role": "user", "content": format!("Conversation {number}")}]});
+        stage.said("POST", "/v1/messages", &body);
+    }
+    let (mut all, mut after) = (BTreeSet::new(), String::new());
+    loop {
+        let page = calls(&format!("limit=25&after={after}"));
+        for call in page["calls"].as_array().unwrap() {
+            assert!(all.insert(call["id"].to_string()), "{call} was told twice");
+        }
+        let Some(next) = page["next"].as_str() else { break };
+        next.clone_into(&mut after);
+    }
+    assert_eq!(all.len(), before + 105);
+    browser.open(&stage.page("calls"));
+    browser.wait("document.querySelectorAll('tbody tr').length === 100");
+    browser.click("Older calls");
+    browser.wait(&format!("document.querySelectorAll('tbody tr').length === {}", all.len()));
+    browser.open(&stage.page("threads"));
+    browser.wait("document.querySelectorAll('tbody tr').length === 100");
+    browser.click("Older threads");
+    browser.reads("Where is it warmer on Saturday");
+}
+
 /// Once there is a key, nobody gets in without one.
-fn signs_in(browser: &Browser, stage: &Stage) {
-    let key = stage.kept.json(&["keys", "create", "--label", "console"]);
+fn signs_in(browser: &Browser, stage: &Stage, axe: &str) {
+    let key = |label: &str, limits: &[&str]| {
+        let made = stage.kept.json(&[&["keys", "create", "--label", label], limits].concat());
+        made["key"].as_str().unwrap().to_owned()
+    };
+    let own = key("console", &["--budget-usd", "20"]);
+    let tests = key("continuous integration", &["--budget-tokens", "2000", "--models", "sim/*"]);
     browser.open("about:blank");
     // It is noticed within a second.
     browser.open(&stage.page("runs"));
     browser.wait("document.querySelector('input[name=key]')");
+    shown(browser, "signin", axe);
     let field = "document.querySelector('input[name=key]')";
     browser.fill(field, "tl_nothing");
     browser.click("Sign in");
     browser.reads("That is no key of this gateway");
-    browser.fill(field, key["key"].as_str().unwrap());
+    browser.fill(field, &own);
     browser.click("Sign in");
     browser.reads("Count up");
+    for (key, words) in [(&own, "Hello"), (&tests, "Is it warm?"), (&tests, "And tomorrow?")] {
+        let body = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 2048,
+            "messages": [{"role": "user", "content": words}]});
+        let headers = format!("authorization: Bearer {key}\r\n");
+        let said = stage.serving.said("POST", "/v1/messages", &headers, &body.to_string());
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    }
     browser.open(&stage.page("usage"));
-    browser.reads("console");
+    browser.reads("continuous integration");
+    browser.wait("document.querySelectorAll('.meter').length === 2");
+    shown(browser, "usage", axe);
     browser.click("Sign out");
     browser.wait("document.querySelector('input[name=key]')");
     only_complains(browser, "401");

@@ -212,6 +212,14 @@ fn a_file_holds_the_session_and_can_be_made_again() {
     assert_eq!(again.code, 0, "{}", again.err);
     let again: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((&again["events"], &again["traceId"]), (&session["events"], &session["traceId"]));
+    // And once more, as the console asks for it.
+    let serving = Serving::start(&kept.folder, &[], &[]);
+    let path = format!("/v1/throughline/runs/{run}/trace");
+    let said = serving.said("GET", &path, "", "");
+    let shown: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(shown, again);
+    let said = serving.said("GET", "/v1/throughline/runs/run_nobody/trace", "", "");
+    assert!(said.starts_with("HTTP/1.1 404"), "{said}");
     let silent = kept.run(&["traces", "export", &run, "--no-data"]);
     assert!(!silent.out.contains("What is the time?"), "{}", silent.out);
     let unknown = kept.run(&["traces", "export", "run_nobody"]);

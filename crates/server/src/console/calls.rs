@@ -14,10 +14,12 @@ use crate::story::{self, STORY};
 
 /// How many of a thread's last records are looked at.
 const LAST: u64 = 2000;
-/// How many threads are looked at for the list.
-const THREADS: u32 = 200;
-/// The most calls of one thread in the list.
-const EACH: usize = 50;
+/// How many threads are read at a time, and looked at for one page of the list.
+const THREADS: u32 = 64;
+const MOST_LOOKED: usize = 2000;
+/// The most calls of one thread in the list, and about how many there are on a page.
+const EACH: usize = 200;
+const MOST: usize = 200;
 
 /// What the thread of a conversation is called, before the name of its first call.
 const CONVERSATION: &str = "conversation-";
@@ -118,26 +120,40 @@ pub(crate) async fn of_thread(
     Ok(calls)
 }
 
-/// The newest calls of the tenant.
+/// The calls of the tenant's threads, those first that were written to last. A page ends with a thread.
 pub(crate) async fn list(asked: &Asked<'_>) -> Told {
-    let limit = asked.query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(100);
-    let sought = asked.query.get("search").map(|sought| sought.to_lowercase());
-    let tenant = &asked.caller.tenant;
-    let threads = archive(asked)?.logs(tenant, LogKind::Thread, None, THREADS).await?;
-    let mut calls = Vec::new();
-    for thread in threads.iter().filter(|thread| is_conversation(&thread.log.0)) {
-        calls.extend(of_thread(asked, thread, EACH).await?);
-        if calls.len() >= 4 * limit {
-            break;
-        }
-    }
-    calls.sort_by_key(|call| std::cmp::Reverse((call.at, call.seq)));
-    let rows = calls.iter().map(Kept::row).filter(|row| {
+    let (tenant, query) = (&asked.caller.tenant, &asked.query);
+    let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(100).min(MOST);
+    let sought = query.get("search").map(|sought| sought.to_lowercase());
+    let is_sought = |row: &Json| {
         sought.as_ref().is_none_or(|sought| row.as_str().to_lowercase().contains(sought))
-    });
-    let rows: Vec<Json> = rows.take(limit).collect();
+    };
+    let mut after = query.get("after").cloned().map(LogId);
+    let (mut found, mut looked) = (Vec::new(), 0);
+    let next = 'pages: loop {
+        let page = archive(asked)?.logs(tenant, LogKind::Thread, after.as_ref(), THREADS).await?;
+        if page.is_empty() {
+            break None;
+        }
+        for thread in &page {
+            for call in of_thread(asked, thread, EACH).await? {
+                let row = call.row();
+                if is_sought(&row) {
+                    found.push(((call.at, call.seq), row));
+                }
+            }
+            after = Some(thread.log.clone());
+            looked += 1;
+            if found.len() >= limit || looked >= MOST_LOOKED {
+                break 'pages after;
+            }
+        }
+    };
+    found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+    let rows: Vec<Json> = found.into_iter().map(|(_, row)| row).collect();
     let told = json::object(|o| {
         o.raw("calls", &json::array_of(&rows));
+        o.maybe_string("next", next.as_ref().map(|next| &*next.0));
     });
     Ok(Answered::json(200, &told))
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use throughline_agent::{State, Word};
 use throughline_core::{
-    LogId, Name, Node, Pending, PendingStatus, PendingToolApproval, RedactionPolicy,
+    Era, LogId, Name, Node, Pending, PendingStatus, PendingToolApproval, RedactionPolicy,
     ToolApprovalResolution, json,
 };
 
-use crate::console::{runs, shown};
+use crate::console::{era, runs, shown};
 use crate::gateway::Answered;
 use crate::letta::{Asked, Denied, Told};
 
@@ -22,7 +22,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
     pending.sort_by_key(|one| one.opened);
     let policy = RedactionPolicy::default();
     let mut states: BTreeMap<LogId, Option<State>> = BTreeMap::new();
-    let mut waiting = Vec::new();
+    let (mut waiting, era) = (Vec::new(), era(asked).await?);
     for one in &pending {
         if !states.contains_key(&one.log) {
             // What waits in a log that is no run of an agent is told by its name alone.
@@ -30,7 +30,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             states.insert(one.log.clone(), state);
         }
         let state = states.get(&one.log).and_then(Option::as_ref);
-        let (casting, title) = about(asked, &one.log).await?;
+        let (casting, title) = about(asked, &one.log, era).await?;
         waiting.push(json::object(|o| {
             o.string("id", &one.id).string("kind", &one.kind).string("run", &one.log.0);
             o.maybe_string("title", title.as_deref()).string("opened", &one.opened.to_string());
@@ -52,12 +52,16 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
 }
 
 /// The tools of a run that are not here, and what the run is about.
-async fn about(asked: &Asked<'_>, run: &LogId) -> Result<(Vec<String>, Option<Name>), Denied> {
+async fn about(
+    asked: &Asked<'_>,
+    run: &LogId,
+    era: Era,
+) -> Result<(Vec<String>, Option<Name>), Denied> {
     let tenant = &asked.caller.tenant;
     let Some(head) = asked.api.store().log(tenant, run).await? else {
         return Ok((Vec::new(), None));
     };
-    let summary = asked.api.summaries.of(asked.api.store(), tenant, &head).await?;
+    let summary = asked.api.summaries.of(asked.api.store(), tenant, &head, era).await?;
     let missing = match asked.api.runner.progress(tenant, run).await {
         Ok((casting, _)) => {
             runs::missing_tools(asked, &casting).into_iter().map(str::to_owned).collect()

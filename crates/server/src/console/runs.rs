@@ -1,9 +1,9 @@
 //! Runs: the list of them, and one of them.
 
 use throughline_agent::{AgentConfig, Casting, Phase, Progress};
-use throughline_core::{Json, LogHead, LogId, LogKind, json};
+use throughline_core::{Era, Json, LogHead, LogId, LogKind, json};
 
-use crate::console::{archive, decimal};
+use crate::console::{archive, decimal, era};
 use crate::gateway::Answered;
 use crate::letta::runs::is_run;
 use crate::letta::{Asked, Denied, Told};
@@ -20,6 +20,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
     let sought = query.get("search").map(|sought| sought.to_lowercase());
     let (status, model) = (query.get("status"), query.get("model"));
     let mut after = query.get("after").cloned().map(LogId);
+    let era = era(asked).await?;
     let (mut found, mut looked) = (Vec::new(), 0);
     let next = loop {
         let tenant = &asked.caller.tenant;
@@ -31,7 +32,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             if status.is_some_and(|wanted| head.status.as_ref() != Some(wanted)) {
                 continue;
             }
-            let summary = asked.api.summaries.of(asked.api.store(), tenant, head).await?;
+            let summary = asked.api.summaries.of(asked.api.store(), tenant, head, era).await?;
             let is_model = |wanted: &str| summary.models.iter().any(|model| **model == *wanted);
             if model.is_some_and(|model| !is_model(model)) {
                 continue;
@@ -43,7 +44,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             if sought.as_ref().is_some_and(|sought| !has(sought)) {
                 continue;
             }
-            found.push(row(asked, head).await?);
+            found.push(row(asked, head, era).await?);
             if found.len() >= limit.min(MOST) {
                 break;
             }
@@ -66,8 +67,9 @@ fn is_inbox(head: &LogHead) -> bool {
 }
 
 /// A run, as a row of a list.
-pub(crate) async fn row(asked: &Asked<'_>, head: &LogHead) -> Result<Json, Denied> {
-    let summary = asked.api.summaries.of(asked.api.store(), &asked.caller.tenant, head).await?;
+pub(crate) async fn row(asked: &Asked<'_>, head: &LogHead, era: Era) -> Result<Json, Denied> {
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    let summary = asked.api.summaries.of(store, tenant, head, era).await?;
     Ok(json::object(|o| {
         put_head(o, head);
         o.maybe_string("title", summary.title.as_deref()).array("models", |list| {
@@ -91,6 +93,10 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
     let (tenant, run) = (&asked.caller.tenant, LogId(asked.id(0)));
     let head = asked.api.store().log(tenant, &run).await?.filter(is_run);
     let head = head.ok_or_else(|| Denied::missing("run", &run.0))?;
+    if head.gone.is_some() {
+        // Who took part is no more, either.
+        return Ok(Answered::json(200, &json::object(|o| put_head(o, &head))));
+    }
     let (casting, progress) = asked.api.runner.progress(tenant, &run).await?;
     let agent = casting.agents.get(&progress.agent);
     let reason = match &progress.phase {

@@ -1,11 +1,12 @@
-//! What a run is in a few numbers. They are read from its events, each of which is read once by a process.
+//! What a run is in a few numbers. They are read from its events, each of which is read once by a process; and all again once
+//! something of the tenant was destroyed, for its words may have been.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use throughline_core::{
-    Json, LogHead, LogId, Name, Node, RedactionPolicy, Store, StoreError, Tenant, json, unpack,
+    Era, Json, LogHead, LogId, Name, Node, RedactionPolicy, Store, StoreError, Tenant, json, unpack,
 };
 
 use crate::console::{first_words, tree_of};
@@ -20,8 +21,9 @@ const TITLE: usize = 140;
 /// What a run is in a few numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
-    /// The last record that was read.
+    /// The last record that was read, and the era in which it stood.
     read: u64,
+    era: Era,
     pub(crate) title: Option<Name>,
     /// The models that were asked, in the order in which they came in.
     pub(crate) models: Vec<Name>,
@@ -94,19 +96,22 @@ impl Summary {
 pub(crate) struct Summaries(Mutex<HashMap<(Tenant, LogId), Arc<Summary>>>);
 
 impl Summaries {
-    /// The run as it stands.
+    /// The run as it stands in that era.
     pub(crate) async fn of(
         &self,
         store: &dyn Store,
         tenant: &Tenant,
         head: &LogHead,
+        era: Era,
     ) -> Result<Arc<Summary>, StoreError> {
         let key = (tenant.clone(), head.log.clone());
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = known.filter(|known| known.era == era);
         if let Some(known) = known.as_ref().filter(|known| known.read >= head.last) {
             return Ok(Arc::clone(known));
         }
-        let mut summary = known.map(|known| Summary::clone(&known)).unwrap_or_default();
+        let fresh = || Summary { era, ..Summary::default() };
+        let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
         let policy = RedactionPolicy::default();
         loop {
             let records = store.read(tenant, &head.log, summary.read, PAGE).await?;

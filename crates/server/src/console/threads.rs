@@ -2,7 +2,7 @@
 
 use throughline_core::{Body, Json, LogHead, LogId, LogKind, RedactionPolicy, Store, Tenant, json};
 
-use crate::console::{archive, calls, first_words, runs};
+use crate::console::{archive, calls, era, first_words, runs};
 use crate::gateway::Answered;
 use crate::letta::reader::seen;
 use crate::letta::{Asked, Denied, Told};
@@ -117,9 +117,9 @@ async fn title(
 pub(crate) async fn one(asked: &Asked<'_>) -> Told {
     let thread = of(asked).await?;
     let runs = crate::letta::runs::heads(asked, &thread.log, None, MOST).await?;
-    let mut rows = Vec::new();
+    let (mut rows, era) = (Vec::new(), era(asked).await?);
     for head in runs.iter().filter(|head| !throughline_agent::is_inbox(&head.log)) {
-        rows.push(runs::row(asked, head).await?);
+        rows.push(runs::row(asked, head, era).await?);
     }
     let calls = calls::of_thread(asked, &thread, MOST).await?;
     let purpose = purpose(&thread.log.0).unwrap_or(Purpose::Kept);

@@ -66,6 +66,7 @@ pub(crate) fn response(op: Op) -> Gives {
         // What the console asks, it knows.
         Op::ShowRuns
         | Op::ShowRun
+        | Op::ShowTrace
         | Op::ShowThreads
         | Op::ShowThread
         | Op::ThoughtMap

@@ -88,10 +88,11 @@ ops! {
     ShowRuns "GET" "/v1/throughline/runs" "The runs in a few numbers each, the newest first.";
     ShowRun "GET" "/v1/throughline/runs/{run}" "How a run stands, and how near it is to its limits.";
     FollowRun "GET" "/v1/throughline/runs/{run}/events/stream" "Follows the events of a run from any event on.";
+    ShowTrace "GET" "/v1/throughline/runs/{run}/trace" "The trace of a run, as one document.";
     ShowThreads "GET" "/v1/throughline/threads" "The threads, the newest first.";
     ShowThread "GET" "/v1/throughline/threads/{thread}" "A thread with its runs and calls.";
     ThoughtMap "GET" "/v1/throughline/threads/{thread}/map" "Which model thought what on a thread, and where it went back.";
-    ShowCalls "GET" "/v1/throughline/calls" "The newest calls through the gateway.";
+    ShowCalls "GET" "/v1/throughline/calls" "Calls through the gateway, page by page: first those of the threads that were written to last.";
     ShowCall "GET" "/v1/throughline/calls/{call}/view" "The story of a call, for people: without the usual secrets.";
     Inbox "GET" "/v1/throughline/inbox" "All that waits for a person.";
     Decide "POST" "/v1/throughline/approvals/{approval}" "Allows a call of a tool, or does not.";

@@ -85,7 +85,8 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
             false,
             &[
                 ("search", "string", "Words of what is told of a call."),
-                ("limit", "integer", "The most that are told."),
+                ("after", "string", "The `next` of the page before."),
+                ("limit", "integer", "About how many are told: a page ends with a thread."),
             ],
         ),
         Op::FollowRun => {

@@ -47,6 +47,9 @@ fn put_texts(o: &mut json::Object<'_>, told: Node<'_>, texts: &Texts) {
         }
     }
     put_request(o, "came", told, Some(&texts.came));
+    if told.get("target").is_some() {
+        o.bool("unchanged", texts.sent == texts.came);
+    }
     if texts.whole != texts.came {
         put_body(o, "whole", &texts.whole);
     }

@@ -13,6 +13,8 @@ use crate::span::{Span, Value};
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) start: Timestamp,
+    /// When it was last heard of.
+    pub(super) heard: Timestamp,
     turn: u64,
     model: Name,
     purpose: Option<Name>,
@@ -28,6 +30,7 @@ impl OpenTurn {
     pub(super) fn new(at: Timestamp, event: &TurnEvent) -> Self {
         Self {
             start: at,
+            heard: at,
             turn: event.turn,
             model: event.model.clone().unwrap_or_default(),
             purpose: event.purpose.clone(),
@@ -44,8 +47,14 @@ impl OpenTurn {
         format!("chat {}", self.model)
     }
 
+    /// Whether it is no turn of the conversation, and so nobody tells that it ended: a note or a summary comes of it.
+    pub(super) fn is_aside(&self) -> bool {
+        self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
+    }
+
     /// Notes what is told of it while it goes on.
-    pub(super) fn hear(&mut self, event: &RunEvent) {
+    pub(super) fn hear(&mut self, at: Timestamp, event: &RunEvent) {
+        self.heard = at;
         match event {
             RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => {
                 self.thoughts.push(thought.text.clone().unwrap_or_default());
@@ -61,26 +70,32 @@ impl OpenTurn {
         }
     }
 
-    /// Tells all that is known of it.
+    /// Tells all that is known of it, and how it ended, where somebody said so.
     pub(super) fn close(
         self,
-        event: &TurnEvent,
+        event: Option<&TurnEvent>,
         telling: &Telling,
         said: &[(Name, Name)],
         total: &mut Total,
         span: &mut Span,
     ) {
-        total.turns += 1;
+        total.turns += u64::from(!self.is_aside());
         total.add(self.usage.as_ref(), self.cost);
         span.add("gen_ai.operation.name", "chat");
         span.add("gen_ai.request.model", &self.model);
         span.add("throughline.turn", self.turn);
         span.maybe("throughline.purpose", self.purpose.as_ref());
-        if event.phase == TurnPhase::Discarded {
-            span.problem = Some(event.reason.clone().unwrap_or_else(|| "discarded".into()));
-        } else if let Some(reason) = &event.reason {
-            let reasons = Value::Texts(vec![reason.clone()]);
-            span.attributes.push(("gen_ai.response.finish_reasons", reasons));
+        let reason = event.and_then(|event| event.reason.clone());
+        match event.map(|event| event.phase) {
+            Some(TurnPhase::Discarded) => {
+                span.problem = Some(reason.unwrap_or_else(|| "discarded".into()));
+            }
+            None if self.usage.is_none() => span.problem = Some("it was not answered".into()),
+            Some(TurnPhase::Start | TurnPhase::End) | None => {
+                let reasons = reason.map(|reason| Value::Texts(vec![reason]));
+                let named = reasons.map(|reasons| ("gen_ai.response.finish_reasons", reasons));
+                span.attributes.extend(named);
+            }
         }
         put_usage(self.usage.as_ref(), self.cost, span);
         put_replay(self.replay.as_ref(), total, span);

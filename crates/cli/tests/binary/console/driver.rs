@@ -2,10 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use throughline_testkit::Folder;
 
 /// How long something may take to be seen, in milliseconds.
 const PATIENCE: u64 = 30_000;
@@ -17,13 +19,17 @@ pub(crate) struct Browser {
     _told: Lines<BufReader<ChildStdout>>,
     address: String,
     session: String,
+    /// What the browser leaves lying about; it goes with this.
+    _folder: Folder,
 }
 
 impl Browser {
     /// Starts one; nothing where there is no driver.
     pub(crate) fn start() -> Option<Self> {
+        let folder = Folder::new("chromium");
         let driver = Command::new("chromedriver")
             .arg("--port=0")
+            .env("TMPDIR", &*folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
@@ -34,7 +40,8 @@ impl Browser {
             Some(port.trim_end_matches('.').to_owned())
         });
         let address = format!("127.0.0.1:{}", port.expect("chromedriver tells its port"));
-        let mut browser = Self { driver, _told: told, address, session: String::new() };
+        let mut browser =
+            Self { driver, _told: told, address, session: String::new(), _folder: folder };
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -130,6 +137,12 @@ impl Browser {
         let found = self.wait(field);
         self.on(&found, "clear", &json!({}));
         self.on(&found, "value", &json!({ "text": text }));
+    }
+
+    /// Gives a file to the field that an expression finds.
+    pub(crate) fn give(&self, field: &str, file: &Path) {
+        let found = self.wait(field);
+        self.on(&found, "value", &json!({ "text": file.display().to_string() }));
     }
 
     fn on(&self, element: &Value, act: &str, body: &Value) {

@@ -1,0 +1,255 @@
+/** A trace: what a run did and how long each part took, as collectors and sinks get it. From the server, or from a file that was exported. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { download, Problem } from "../api";
+import { axis, type Axis } from "../axis";
+import { compact, count, dollars, duration, exact, plain, pretty } from "../format";
+import { to, useAnswer, useTitle } from "../hooks";
+import { Empty, Id, Loading, Trouble, Words } from "../parts";
+import { Virtual } from "../virtual";
+
+interface Span {
+  sequence: number;
+  type: string;
+  label: string;
+  spanId: string;
+  timestamp: string;
+  durationMs: number;
+  status: string;
+  error?: { message: string };
+  attributes: Record<string, unknown>;
+}
+
+interface Session {
+  sessionId: string;
+  traceId: string;
+  threadId: string;
+  startedAt?: string;
+  durationMs?: number;
+  agent?: { name: string };
+  summary?: Record<string, any>;
+  events: Span[];
+  status: string;
+  errors: { message: string }[];
+}
+
+const KINDS: Record<string, string> = { ai_call: "Model", tool_call: "Tool", plan: "Plan", wait: "Wait", note: "Note", agent: "Run" };
+const STATUS: Record<string, string> = { success: "good", error: "bad", partial: "warn", running: "live" };
+
+export function TracePage({ run }: { run: string }) {
+  const path = `/v1/throughline/runs/${encodeURIComponent(run)}/trace`;
+  const [file, setFile] = useState<{ name: string; session: Session } | null>(null);
+  const [trouble, setTrouble] = useState<Problem | null>(null);
+  const [isRunning, setRunning] = useState(false);
+  const asked = useAnswer<Session>(run && !file ? path : null, isRunning ? 3000 : 0);
+  const session = file?.session ?? asked.value;
+  useEffect(() => setRunning(asked.value?.status === "running"), [asked.value]);
+  const title = session ? titleOf(session) : "Trace";
+  useTitle(`Trace of ${title}`);
+  const open = async (chosen: File) => {
+    try {
+      setFile({ name: chosen.name, session: sessionOf(await chosen.text()) });
+      setTrouble(null);
+    } catch (error) {
+      setTrouble(new Problem(422, (error as Error).message));
+    }
+  };
+  const problem = trouble ?? (file ? null : asked.problem);
+  return (
+    <div class="run trace">
+      <header class="head">
+        <div>
+          <p class="crumbs">
+            <a href={to("runs")}>Runs</a>
+            {run && !file ? <a href={to("run", run)}>Timeline</a> : null}
+            <span>Trace</span>
+            {file ? <code class="id">{plain(file.name)}</code> : run ? <Id id={run} /> : null}
+          </p>
+          <h1>
+            <bdi>{plain(title)}</bdi>
+          </h1>
+        </div>
+        <div class="stand">
+          {session ? (
+            <span class={`status ${STATUS[session.status] ?? "dim"}`}>
+              <i aria-hidden="true" />
+              {plain(session.status)}
+            </span>
+          ) : null}
+          <label class="button">
+            Open a file
+            <input class="hidden" type="file" accept=".json,application/json" onChange={(event) => event.currentTarget.files?.[0] && open(event.currentTarget.files[0])} />
+          </label>
+          {run && session && !file ? <button onClick={() => download(path, `${run}.trace.json`).catch(setTrouble)}>Download</button> : null}
+        </div>
+      </header>
+      {problem ? <Trouble problem={problem} again={trouble ? undefined : asked.again} /> : null}
+      {!session && !problem && run ? <Loading /> : null}
+      {!session && !run ? (
+        <Empty title="Which trace?">
+          Open the file that <code>throughline traces export RUN &gt; trace.json</code> wrote, or that a sink of the kind <code>file</code> did. It stays in this browser.
+        </Empty>
+      ) : null}
+      {session ? <Spans session={session} /> : null}
+    </div>
+  );
+}
+
+/** What a file holds, if it is a trace. */
+function sessionOf(text: string): Session {
+  let said: any = null;
+  try {
+    said = JSON.parse(text);
+  } catch {
+    // It is no JSON, and so no trace.
+  }
+  const isSpan = (one: any) => typeof one?.timestamp === "string" && typeof one.label === "string" && typeof one.durationMs === "number" && one.attributes;
+  if (typeof said?.sessionId !== "string" || !Array.isArray(said.events) || !said.events.every(isSpan)) {
+    throw new Error("This is no trace of Throughline's: it must be the JSON that `throughline traces export` writes.");
+  }
+  return { errors: [], status: "", ...said };
+}
+
+/** What was asked first, or the agent's name. */
+function titleOf(session: Session): string {
+  for (const span of session.events) {
+    const said = parsed(span.attributes["gen_ai.input.messages"]);
+    const first = Array.isArray(said) ? said.find((one) => one?.role === "user") : null;
+    const words = first?.parts?.[0]?.content;
+    if (typeof words === "string") return words.slice(0, 140);
+  }
+  return session.agent?.name || session.sessionId;
+}
+
+const parsed = (value: unknown): any => {
+  try {
+    return typeof value === "string" ? JSON.parse(value) : null;
+  } catch {
+    return null;
+  }
+};
+
+function Spans({ session }: { session: Session }) {
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const spans = useMemo(() => [...session.events].sort((a, b) => Date.parse(a.timestamp) - Date.parse(b.timestamp) || a.sequence - b.sequence), [session]);
+  const time = useMemo(() => axis(spans.length ? spans.map((span) => ({ ...bounds(span), waits: span.type === "wait" })) : [{ start: 0, end: 1, waits: true }]), [spans]);
+  const turn = (sequence: number) => {
+    const next = new Set(open);
+    if (!next.delete(sequence)) next.add(sequence);
+    setOpen(next);
+  };
+  return (
+    <>
+      <Summary session={session} />
+      {session.errors.map((error) => (
+        <p class="callout">
+          <bdi>{plain(error.message)}</bdi>
+        </p>
+      ))}
+      <section class="timeline spans" aria-label="Spans">
+        {spans.length ? (
+          <Virtual rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} guess={() => 37} follows={false} label={`Spans, ${count(spans.length)}`} />
+        ) : (
+          <Empty title="Nothing is told yet" />
+        )}
+      </section>
+      {time.folds.length ? <p class="hint">Where somebody was waited for, time is folded.</p> : null}
+    </>
+  );
+}
+
+function Summary({ session }: { session: Session }) {
+  const { summary = {} } = session;
+  const facts: [string, string][] = [["Spans", count(session.events.length)]];
+  const add = (name: string, key: string, show: (value: number) => string) => {
+    if (typeof summary[key] === "number") facts.push([name, show(summary[key])]);
+  };
+  if (session.durationMs !== undefined) facts.unshift(["Took", duration(session.durationMs)]);
+  add("Turns", "throughline.turns", count);
+  add("Tools", "throughline.tools", count);
+  add("Tokens in", "gen_ai.usage.input_tokens", compact);
+  add("Tokens out", "gen_ai.usage.output_tokens", compact);
+  add("Cost", "throughline.cost_usd", dollars);
+  add("Thoughts kept", "throughline.fates.kept", count);
+  add("Elided", "throughline.fates.elided", count);
+  return (
+    <dl class="strip">
+      {facts.map(([name, value]) => (
+        <div>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+      <div>
+        <dt>Trace id</dt>
+        <dd>
+          <code class="hex">{plain(String(session.traceId ?? ""))}</code>
+        </dd>
+      </div>
+    </dl>
+  );
+}
+
+const bounds = (span: Span) => {
+  const start = Date.parse(span.timestamp);
+  return { start, end: start + span.durationMs };
+};
+
+function Row({ span, time, isOpen, turn }: { span: Span; time: Axis; isOpen: boolean; turn: () => void }) {
+  const { start, end } = bounds(span);
+  const [from, until] = [time.at(start), time.at(end)];
+  const tone = span.status === "error" ? "bad" : span.type;
+  const name = plain(span.label.replace(/ #\d+$/, "").slice(0, 200));
+  return (
+    <div class={`span ${tone}`}>
+      <button aria-expanded={isOpen} onClick={turn}>
+        <span class="label">{KINDS[span.type] ?? plain(span.type)}</span>
+        <bdi class="name">{name}</bdi>
+        <span class="lane">
+          <i style={{ left: `${from * 100}%`, width: `max(3px, ${(until - from) * 100}%)` }} />
+        </span>
+        <span class="number">{span.durationMs || span.type !== "note" ? duration(span.durationMs) : ""}</span>
+      </button>
+      {isOpen ? <Attributes span={span} /> : null}
+    </div>
+  );
+}
+
+function Attributes({ span }: { span: Span }) {
+  return (
+    <dl>
+      <dt>began</dt>
+      <dd>{exact(span.timestamp)}</dd>
+      {span.error ? (
+        <>
+          <dt>error</dt>
+          <dd class="bad">
+            <Words text={span.error.message} most={800} />
+          </dd>
+        </>
+      ) : null}
+      {Object.entries(span.attributes).map(([key, value]) => (
+        <>
+          <dt>{plain(key)}</dt>
+          <dd>
+            <Words text={told(value)} mono most={800} />
+          </dd>
+        </>
+      ))}
+    </dl>
+  );
+}
+
+/** Messages as OpenTelemetry's conventions write them: who said what. */
+function messages(said: unknown): string | null {
+  if (!Array.isArray(said) || !said.length || !said.every((one) => typeof one?.role === "string" && Array.isArray(one.parts))) return null;
+  return said.map((one) => `${one.role}: ${one.parts.map((part: any) => (typeof part?.content === "string" ? part.content : pretty(part))).join(" ")}`).join("\n");
+}
+
+/** A value as it is read best: texts and messages below each other, and what else is JSON with its indents. */
+function told(value: unknown): string {
+  if (Array.isArray(value)) return value.map(String).join("\n");
+  const inner = parsed(value);
+  if (typeof inner === "string") return inner;
+  return messages(inner) ?? (inner !== null && typeof inner === "object" ? pretty(inner) : String(value));
+}
