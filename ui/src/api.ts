@@ -86,6 +86,13 @@ export interface Told {
 
 export type Connection = "opening" | "live" | "lost" | "ended";
 
+/** Lets the page show what it heard before more is read: the beginning of a long run can be read at once. A page that nobody sees draws nothing. */
+const drawn = () =>
+  new Promise<void>((resolve) => {
+    requestAnimationFrame(() => resolve());
+    setTimeout(resolve, 100);
+  });
+
 /** Follows a run. After a lost connection it goes on behind the last event that came, so nothing is missed or told twice. */
 export function follow(run: string, hear: (events: Told[]) => void, connection: (state: Connection) => void): () => void {
   const stop = new AbortController();
@@ -120,6 +127,7 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
         events.push(told);
       }
       if (events.length) hear(events);
+      await drawn();
     }
   }
 

@@ -1,5 +1,5 @@
 &[
-    ("assets/console-BBEobv9N.js", include_bytes!("assets/console-BBEobv9N.js").as_slice()),
+    ("assets/console-BGgKp9n3.js", include_bytes!("assets/console-BGgKp9n3.js").as_slice()),
     ("assets/console-Be6EoL8V.css", include_bytes!("assets/console-Be6EoL8V.css").as_slice()),
     ("assets/console-CjCeeX2Q.svg", include_bytes!("assets/console-CjCeeX2Q.svg").as_slice()),
     ("index.html", include_bytes!("index.html").as_slice()),
