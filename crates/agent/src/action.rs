@@ -104,6 +104,24 @@ pub enum RefusalKind {
     Invalid,
 }
 
+impl RefusalKind {
+    /// The word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Conflict => "conflict",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// The kind of that word.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::NotFound, Self::Conflict, Self::Invalid]
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
+    }
+}
+
 impl Refusal {
     pub(crate) fn not_found(message: impl Into<Name>) -> Self {
         Self { kind: RefusalKind::NotFound, message: message.into() }

@@ -12,7 +12,7 @@ use crate::cast::Part;
 use crate::compact;
 use crate::progress::{Ephemeral, Purpose};
 use crate::state::State;
-use crate::window::readable;
+use crate::window::{may_be_quoted, readable};
 
 /// How many messages a reflection of its own is shown.
 const SHOWN_TO_REFLECTION: usize = 8;
@@ -79,14 +79,12 @@ impl State {
             // What it costs is small and what it may spoil is nothing: it is shown a few messages as text.
             call.settings.reasoning = off(call);
             call.system = system(part);
-            let from = self.window.items.len().saturating_sub(SHOWN_TO_REFLECTION);
-            let latest = self
-                .window
-                .items
-                .iter()
-                .skip(from)
-                .map(|kept| format!("{}: {}", speaker(&kept.item), readable(&kept.item)));
-            let text = format!("{}\n\n{template}", latest.collect::<Vec<_>>().join("\n"));
+            let items = self.window.items.iter().rev().map(|kept| &kept.item);
+            let latest = items.filter(|item| may_be_quoted(item)).take(SHOWN_TO_REFLECTION);
+            let latest = latest.map(|item| format!("{}: {}", speaker(item), readable(item)));
+            let mut latest: Vec<String> = latest.collect();
+            latest.reverse();
+            let text = format!("{}\n\n{template}", latest.join("\n"));
             call.items = vec![said("reflection", 0, Role::User, &text)];
         }
         call.settings.max_tokens = Some(reflection.max_tokens.max(thinking(call)));

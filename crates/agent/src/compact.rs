@@ -5,20 +5,20 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Body, Call, Item, ItemId, Json, Name, Node, Place, Role, SummaryFactItem,
+    Body, Call, Item, ItemId, Json, Name, Node, Place, ReflectionRecord, Role, SummaryFactItem,
     SummaryIntegrityCheck, SummaryRecord, Tree,
 };
 
 use crate::call::{said, speaker};
 use crate::state::State;
-use crate::window::{Kept, readable};
+use crate::window::{Kept, may_be_quoted, readable};
 
 const SUMMARISE: &str = "You summarise the earlier part of a conversation so that it can go on without it. Answer with one \
 JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \"value\"}], \"active_goals\": [text], \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
-/// How many archived answers a summary names: the latest.
+/// How many archived answers a summary names, and how many older notes it covers: the latest.
 const MOST_NAMED: usize = 24;
 /// The longest piece of one Item that a summary is made from.
 const LONGEST: usize = 4000;
@@ -73,7 +73,8 @@ pub(crate) fn ask(state: &State, call: &mut Call) {
         text.push_str(before);
         text.push_str("\n\n");
     }
-    for Kept { item, .. } in state.window.items.iter().take(covered) {
+    let covered = state.window.items.iter().take(covered);
+    for Kept { item, .. } in covered.filter(|kept| may_be_quoted(&kept.item)) {
         let words = readable(item);
         let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
         if !words.is_empty() {
@@ -83,8 +84,28 @@ pub(crate) fn ask(state: &State, call: &mut Call) {
             text.push('\n');
         }
     }
+    for note in older_notes(state) {
+        text.push_str("note to oneself: ");
+        text.push_str(&note.text);
+        text.push('\n');
+    }
     call.system = vec![said("system", 0, Role::System, SUMMARISE)];
     call.items = vec![said("conversation", 0, Role::User, &text)];
+}
+
+/// How many of the latest notes stay as they are.
+fn kept_notes(state: &State) -> usize {
+    let keep = state.part().and_then(|part| part.reflection());
+    keep.map_or(0, |reflection| usize::try_from(reflection.keep_last).unwrap_or(usize::MAX))
+}
+
+/// The notes that a summary is to cover, where it is to: the latest of those that do not stay as they are.
+fn older_notes(state: &State) -> &[ReflectionRecord] {
+    let covers =
+        state.part().and_then(|part| part.reflection()).is_some_and(|config| config.summarize);
+    let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
+    let end = notes.len().saturating_sub(kept_notes(state));
+    notes.get(end.saturating_sub(MOST_NAMED)..end).unwrap_or_default()
 }
 
 /// A summary, taken apart and held against the one before.
@@ -160,13 +181,8 @@ pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> Strin
     let texts = |list: &Option<Vec<Name>>| list.iter().flatten().map(ToString::to_string).collect();
     list(&mut text, "Goals", texts(&record.active_goals));
     list(&mut text, "Open questions", texts(&record.open_questions));
-    let keep = state
-        .part()
-        .and_then(|part| part.reflection())
-        .map_or(0, |reflection| reflection.keep_last);
     let reflections = state.smart.reflections.as_deref().unwrap_or_default();
-    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    let notes = reflections.iter().skip(reflections.len().saturating_sub(keep));
+    let notes = reflections.iter().skip(reflections.len().saturating_sub(kept_notes(state)));
     list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
     let before = state.smart.tool_history_archived.iter().flatten();
     let before =

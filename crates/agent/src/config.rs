@@ -133,6 +133,11 @@ impl AgentConfig {
         self
     }
 
+    /// The models that it may ask: its own, those that are asked instead, and the one that summarises.
+    pub fn models(&self) -> impl Iterator<Item = &Name> {
+        [&self.model].into_iter().chain(&self.gate.other_models).chain(&self.context.model)
+    }
+
     /// Who speaks when it does.
     pub fn identity(&self) -> Identity {
         let mut identity = Identity::named(self.name.to_string());

@@ -52,6 +52,8 @@ pub enum What {
     Expired(Name),
     /// Whoever was at it is gone, and somebody else goes on.
     Interrupted,
+    /// The time of the run may be up, and somebody is still at work.
+    TimeUp,
     /// From now on another model is asked.
     Switched {
         /// The model.

@@ -41,7 +41,7 @@ pub use crate::progress::{
     Spent, Stage, Trial,
 };
 pub use crate::question::ASK_USER_QUESTION;
-pub use crate::run::{Begun, RUN, RunError, Runner, Start, Watcher, Word, is_inbox};
+pub use crate::run::{Begun, Listener, RUN, RunError, Runner, Start, Watcher, Word, is_inbox};
 pub use crate::snapshot::{InvalidSnapshot, Snapshot, parse_snapshot};
 pub use crate::state::State;
 pub use crate::step::step;

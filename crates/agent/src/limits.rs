@@ -32,6 +32,12 @@ impl AgentLimits {
         *self == Self::default()
     }
 
+    /// The most turns of a run that may call that many tools: enough for every one of them alone and for what needs none of
+    /// them, as plans, handoffs and mistakes. So a model that goes round in circles comes to an end.
+    pub(crate) fn max_turns(&self) -> Option<u64> {
+        self.max_tool_calls.map(|calls| calls.saturating_mul(3).saturating_add(10).max(40))
+    }
+
     /// These limits, with what is not set taken from the profile. Zero tool calls are a limit; zero of anything else is none.
     #[must_use]
     pub fn over(&self, profile: RuntimeProfile) -> Self {

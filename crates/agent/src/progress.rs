@@ -43,6 +43,9 @@ pub struct Progress {
     pub by_model: Vec<ModelSpent>,
     /// Since when it is at work, without the time in which it waited for a person.
     pub since: Name,
+    /// Since when it waits for a person, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Name>,
     /// The gate that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Trial>,

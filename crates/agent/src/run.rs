@@ -18,6 +18,7 @@ mod memory;
 mod note;
 mod restore;
 mod word;
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 use throughline_core::{
     Append, Batch, Body, Clock, CostEstimator, Ids, LogHead, LogId, LogOpening, ModelError, Models,
-    Name, NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
+    Name, NewRecord, RunEvent, Store, StoreError, Tenant, ThreadSecret, TokenCounter,
+    UserQuestionEvent, kind,
 };
 
 pub use crate::run::word::Word;
@@ -70,6 +72,8 @@ pub struct Runner {
     pub lease: Duration,
     /// Who is told which runs go on here.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// Who hears what they tell.
+    pub listener: Option<Arc<dyn Listener>>,
     /// The Threads that it remembers.
     memory: Memory,
 }
@@ -79,6 +83,25 @@ pub trait Watcher: Send + Sync {
     /// This process goes on with a run, whose log has that many records: none where nobody went on with it before. What is
     /// given back is dropped when it goes on no longer, however that came.
     fn goes_on(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
+}
+
+/// Whoever wants to hear what runs tell while they go on in this process: what the documents call `onEvent` and `onQuestion`.
+/// It hears each event after that is kept, but for pieces, which it hears as they come. Nothing rests on it.
+pub trait Listener: Send + Sync {
+    /// A run told something.
+    fn on_event(&self, run: &Name, event: &RunEvent);
+
+    /// The model asks a person, or a question of its is settled. [`Listener::on_event`] heard of it, too.
+    fn on_question(&self, _run: &Name, _event: &UserQuestionEvent) {}
+}
+
+/// Tells whoever listens.
+pub(crate) fn tell_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, event: &RunEvent) {
+    let Some(listener) = listener else { return };
+    listener.on_event(run, event);
+    if let RunEvent::UserQuestion(event) = event {
+        listener.on_question(run, event);
+    }
 }
 
 /// Why a run cannot begin, or cannot go on.
@@ -169,6 +192,7 @@ impl Runner {
             secret,
             lease: Duration::from_secs(15),
             watcher: None,
+            listener: None,
             memory: Memory::default(),
         }
     }
@@ -295,9 +319,7 @@ impl Runner {
                 casting.tools.push(tool.spec());
             }
         }
-        let models = casting.agents.values().flat_map(|agent| {
-            [&agent.model].into_iter().chain(&agent.gate.other_models).chain(&agent.context.model)
-        });
+        let models = casting.agents.values().flat_map(AgentConfig::models);
         let mut bound = std::collections::BTreeSet::new();
         for name in models {
             let model = self.models.model(name)?;
@@ -310,23 +332,31 @@ impl Runner {
     }
 
     /// A limit on costs that nobody can hold is an error before anything is asked.
-    fn check_costs(&self, cast: &Cast) -> Result<(), RunError> {
-        for (name, agent) in &cast.casting.agents {
-            if agent.resolved_limits().max_cost_usd.is_none() {
-                continue;
+    pub(crate) fn check_costs(&self, cast: &Cast) -> Result<(), RunError> {
+        for agent in cast.casting.agents.values() {
+            for model in agent.models() {
+                self.must_have_price(agent, model)?;
             }
-            let field = format!("agents.{name}.limits.maxCostUsd");
-            let Some(costs) = &self.costs else {
-                let problem = "needs a cost estimator, and there is none";
-                return Err(InvalidConfig::new(field, problem).into());
-            };
-            let models = [&agent.model].into_iter().chain(&agent.gate.other_models);
-            for model in models {
-                if costs.cost(model, &throughline_core::Usage::default()).is_none() {
-                    let problem = format!("cannot be held: there is no price for {model}");
-                    return Err(InvalidConfig::new(field, problem).into());
-                }
-            }
+        }
+        Ok(())
+    }
+
+    /// Whether an agent may ask a model: what it costs must be known where there is a limit on that.
+    pub(crate) fn must_have_price(
+        &self,
+        agent: &AgentConfig,
+        model: &str,
+    ) -> Result<(), InvalidConfig> {
+        if agent.resolved_limits().max_cost_usd.is_none() {
+            return Ok(());
+        }
+        let field = format!("agents.{}.limits.maxCostUsd", agent.name);
+        let Some(costs) = &self.costs else {
+            return Err(InvalidConfig::new(field, "needs a cost estimator, and there is none"));
+        };
+        if costs.cost(model, &throughline_core::Usage::default()).is_none() {
+            let problem = format!("cannot be held: there is no price for {model}");
+            return Err(InvalidConfig::new(field, problem));
         }
         Ok(())
     }

@@ -70,6 +70,7 @@ impl State {
             spent: crate::progress::Spent::default(),
             by_model: Vec::new(),
             since: Name::from(now),
+            waits_since: None,
             gate: None,
             breakers: std::collections::BTreeMap::new(),
             reflected: crate::progress::Reflected::default(),

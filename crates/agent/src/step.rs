@@ -49,6 +49,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
             step.interrupted();
             Ok(())
         }
+        What::TimeUp => step.time_is_up(),
         What::Switched { model, is_prefix_bound } => step.switched(model, is_prefix_bound),
         What::Cancelled(reason) => step.cancelled(reason),
     };

@@ -189,6 +189,16 @@ pub(crate) fn result_item(
     Item::new(ItemId(id), place, Role::Tool, body)
 }
 
+/// Whether a model may be shown an Item's words as text. What a provider thought goes back to it as it came, or not at all.
+pub(crate) fn may_be_quoted(item: &Item) -> bool {
+    match &item.body {
+        Body::Thought(thought) => {
+            thought.is_plain() && item.origin.is_none() && item.seals.is_empty()
+        }
+        _ => true,
+    }
+}
+
 /// What can be read of an Item, for counting tokens and for summaries.
 pub(crate) fn readable(item: &Item) -> String {
     match &item.body {

@@ -60,8 +60,8 @@ pub mod agent {
     pub use throughline_agent::{
         AgentConfig, AgentKind, AgentLimits, Agents, AskUser, Begun, BreakerConfig, ByLength,
         Casting, ContextPolicy, Decision, FunctionTool, Gate, GateRule, Handoff, HumanInTheLoop,
-        InvalidConfig, OutputContract, Ports, Refusal, RefusalKind, RunError, RunStatus, Runner,
-        RuntimeProfile, Snapshot, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec,
+        InvalidConfig, Listener, OutputContract, Ports, Refusal, RefusalKind, RunError, RunStatus,
+        Runner, RuntimeProfile, Snapshot, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec,
         UnknownOutcome, Word, Working, function_tool, narrate, schema_of, sentence,
     };
 

@@ -11,6 +11,7 @@ use throughline_core::{
 
 use crate::input::{Heard, Replayed, What};
 use crate::progress::Purpose;
+use crate::run::{Listener, tell_listener};
 
 /// All that is needed to ask a model and to hear its answer.
 pub(crate) struct Question {
@@ -26,6 +27,7 @@ pub(crate) struct Question {
     /// Whether pieces of text are held back until the answer was taken.
     pub(crate) holds: bool,
     pub(crate) events: Arc<dyn EventWriter>,
+    pub(crate) listener: Option<Arc<dyn Listener>>,
     pub(crate) costs: Option<Arc<dyn CostEstimator>>,
     pub(crate) clock: Arc<dyn throughline_core::Clock>,
 }
@@ -62,7 +64,7 @@ impl Question {
 
     fn heard(&self, reply: Reply, fates: Replayed, streamed: bool, began: Timestamp) -> What {
         let took = self.clock.now().duration_since(began).as_millis();
-        let cost = self.costs.as_ref().and_then(|costs| costs.cost(&self.name, &reply.usage));
+        let cost = self.cost(&reply);
         let streamed = streamed && reply.stop != Stop::Tools;
         What::Answered(Box::new(Heard {
             purpose: self.purpose,
@@ -72,6 +74,16 @@ impl Question {
             cost,
             took_ms: u64::try_from(took).unwrap_or(0),
         }))
+    }
+
+    /// What an answer cost. Of several that go by one name another one may have answered, at a price of its own.
+    fn cost(&self, reply: &Reply) -> Option<f64> {
+        let costs = self.costs.as_ref()?;
+        let (first, by) = (&self.model.target().origin, &reply.origin);
+        let is_other = (&first.account, &first.asked) != (&by.account, &by.asked);
+        let own = is_other.then(|| format!("{}/{}", by.account, by.asked));
+        let own = own.and_then(|name| costs.cost(&name, &reply.usage));
+        own.or_else(|| costs.cost(&self.name, &reply.usage))
     }
 
     /// Tells a piece: whether it was one of the answer itself.
@@ -96,6 +108,7 @@ impl Question {
             }
             Delta::Text(_) | Delta::Args(_) | Delta::ArgsAt { .. } => return false,
         };
+        tell_listener(self.listener.as_ref(), &self.run, &event);
         self.events.push(event.json().bytes(), None).await;
         matches!(delta, Delta::Text(_))
     }

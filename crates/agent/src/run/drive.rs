@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Call, EventWriter, LogId, Name, Outcome, PendingStatus, RUNNING, Record, RunEvent, StoreError,
-    Tenant, ToolCallEvent, ToolCallPhase,
+    Call, EventWriter, LogId, PendingStatus, RUNNING, Record, RunEvent, StoreError, Tenant,
 };
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::action::{Action, Refusal, RefusalKind, ToolRun};
 use crate::cast::GET_TOOL_RESPONSE;
-use crate::input::{Ended, Input, What};
+use crate::input::{Input, What};
 use crate::progress::{Phase, RunStatus};
 use crate::run::ask::Question;
 use crate::run::keep::Held;
 use crate::run::word::{self, Word};
+use crate::run::work::{Archived, Telling, Work};
 use crate::run::{RunError, Runner, inbox, load};
 use crate::state::State;
 use crate::step::step;
-use crate::tool::{ToolAnswer, ToolContext};
-use crate::window::readable;
+use crate::tool::ToolAnswer;
 
 impl Runner {
     /// Goes on with a run until it waits for somebody or is over. Whoever else holds it goes on with it instead.
@@ -107,11 +105,8 @@ impl Runner {
 fn outcome_of(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     for (_, event) in throughline_core::unpack(record).unwrap_or_default() {
         let Ok(tree) = throughline_core::Tree::parse(event) else { continue };
-        let root = tree.root();
-        let is_it = root.get("word").and_then(throughline_core::Node::u64) == Some(seq);
-        if is_it && root.get("type").is_some_and(|kind| kind.is("refused")) {
-            let message = root.name_of("message").unwrap_or_default();
-            return Some(Err(Refusal { kind: RefusalKind::Conflict, message }));
+        if let Some(refusal) = word::refusal_of(tree.root(), seq) {
+            return Some(Err(refusal));
         }
     }
     let bytes =
@@ -125,7 +120,7 @@ struct Driver {
     held: Held,
     state: State,
     events: Arc<dyn EventWriter>,
-    work: JoinSet<What>,
+    work: Work,
     /// What is to be done.
     todo: VecDeque<Action>,
     /// Whether nobody held the run before.
@@ -143,13 +138,13 @@ impl Driver {
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
         let is_first = lease.fence.0.get() == 1;
-        let (work, todo) = (JoinSet::new(), VecDeque::new());
+        let (work, todo) = (Work::default(), VecDeque::new());
         Ok(Self { held, state, events, work, todo, is_first, found })
     }
 
     /// Gives the run back. A step that is not kept is nobody's.
     async fn leave(mut self) {
-        self.work.shutdown().await;
+        self.work.stop().await;
         drop(self.events.flush().await);
         let Held { runner, tenant, run, fence, .. } = &self.held;
         let (runner, tenant, run, fence) = (runner.clone(), tenant.clone(), run.clone(), *fence);
@@ -187,15 +182,19 @@ impl Driver {
                 return Ok(self.state.status());
             }
             let heard = self.state.progress.heard;
+            let left = self.time_left();
             tokio::select! {
-                done = self.work.join_next() => {
-                    if let Some(done) = done {
-                        self.done(done).await?;
+                what = self.work.next() => {
+                    if let Some(what) = what {
+                        self.happen(what).await?;
                     }
                 }
                 word = runner.store.wait(&tenant, &letters, heard) => {
                     word?;
                     self.listen().await?;
+                }
+                () = sleep(left.unwrap_or_default()), if left.is_some() => {
+                    self.happen(What::TimeUp).await?;
                 }
                 _ = renewal.tick() => {
                     if let Some(fence) = self.held.fence {
@@ -206,12 +205,14 @@ impl Driver {
         }
     }
 
-    async fn done(&mut self, done: Result<What, JoinError>) -> Result<(), RunError> {
-        match done {
-            Ok(what) => self.happen(what).await,
-            // A tool that panics takes nobody with it. Which one it was is known by what has not ended.
-            Err(_) => self.happen(What::Interrupted).await,
-        }
+    /// How long somebody may still be at work, where the run has only so much time.
+    fn time_left(&self) -> Option<Duration> {
+        let limit = self.state.part()?.limits.max_wall_clock_ms?;
+        let since: jiff::Timestamp = self.state.progress.since.parse().ok()?;
+        let used = self.held.runner.clock.now().duration_since(since).as_millis();
+        let left = limit.saturating_sub(u64::try_from(used).unwrap_or(0));
+        // It is up when more than that is used.
+        Some(Duration::from_millis(left.saturating_add(1)))
     }
 
     /// Something happened: the step is made and kept, and what is to be done is put down.
@@ -232,7 +233,7 @@ impl Driver {
         // What cannot be kept has not happened: whoever holds it then lets go, and the next one reads it again.
         let kept = self.held.keep(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
-            self.work.shutdown().await;
+            self.work.stop().await;
             self.todo.clear();
         }
         self.todo.extend(kept.actions);
@@ -242,6 +243,10 @@ impl Driver {
     /// Somebody tells the run something.
     async fn hear(&mut self, word: Word) -> Result<(), RunError> {
         let what = word.what(&*self.held.runner.models)?;
+        if let (What::Switched { model, .. }, Some(part)) = (&what, self.state.part()) {
+            let priced = self.held.runner.must_have_price(&part.config, model);
+            priced.map_err(|error| Refusal::invalid(error.to_string()))?;
+        }
         self.tell(what).await
     }
 
@@ -261,7 +266,7 @@ impl Driver {
                 match self.hear(word).await {
                     Ok(()) => {}
                     Err(RunError::Refused(refusal)) => {
-                        let event = word::refused(record.seq, &refusal.message);
+                        let event = word::refused(record.seq, &refusal);
                         let told = Action::Tell(RunEvent::Unknown(event));
                         self.held.keep(&mut self.state, vec![told]).await?;
                     }
@@ -296,9 +301,7 @@ impl Driver {
             Action::Call(purpose) => {
                 let question = self.question(purpose);
                 match question {
-                    Ok((question, call)) => {
-                        self.work.spawn(question.ask(call));
-                    }
+                    Ok((question, call)) => self.work.ask(question, call),
                     Err(error) => {
                         let what = What::Failed { purpose, error, streamed: false };
                         self.happen(what).await?;
@@ -342,6 +345,7 @@ impl Driver {
             agent: self.state.progress.agent.clone(),
             holds: part.is_some_and(|part| part.output.is_some()),
             events: Arc::clone(&self.events),
+            listener: runner.listener.clone(),
             costs: runner.costs.clone(),
             clock: Arc::clone(&runner.clock),
         };
@@ -354,59 +358,19 @@ impl Driver {
             let number = self.state.archive_of(&run.args).unwrap_or_default();
             let (store, tenant, thread) =
                 (Arc::clone(&runner.store), tenant.clone(), thread.clone());
-            self.work.spawn(async move {
-                let answer = match load::item_at(&*store, &tenant, &thread, &number).await {
-                    Ok(Some(item)) => ToolAnswer::text(readable(&item)),
-                    Ok(None) => ToolAnswer::error("The answer is no more: it was forgotten."),
-                    Err(error) => ToolAnswer::error(error.to_string()),
-                };
-                What::ToolEnded(Ended { call: run.call, answer })
-            });
+            self.work.bring_back(run.call, Archived { store, tenant, thread, number });
             return;
         }
         let Some(tool) = runner.tools.get(&run.tool).cloned() else {
             let answer = ToolAnswer::error(format!("The tool {} is not there any more.", run.tool));
-            self.work.spawn(async move { What::ToolEnded(Ended { call: run.call, answer }) });
+            self.work.answer(run.call, answer);
             return;
         };
-        let about = ToolContext {
+        let telling = Telling {
             run: self.held.run.0.clone(),
-            call: run.call.clone(),
-            agent: run.agent.clone(),
-            progress: teller(Arc::clone(&self.events), run.call.clone(), run.tool.clone()),
+            events: Arc::clone(&self.events),
+            listener: runner.listener.clone(),
         };
-        self.work.spawn(async move {
-            let work = tool.run(&run.args, &about);
-            let answer = match run.timeout {
-                None => work.await,
-                Some(limit) => match timeout(limit, work).await {
-                    Ok(answer) => answer,
-                    // It was stopped in its tracks, and may have done its work or not.
-                    Err(_) => ToolAnswer {
-                        outcome: Outcome::Unknown,
-                        ..ToolAnswer::error(format!(
-                            "The tool took more than {} ms and was stopped. Nobody knows whether it took effect.",
-                            limit.as_millis()
-                        ))
-                    },
-                },
-            };
-            What::ToolEnded(Ended { call: run.call, answer })
-        });
+        self.work.run(tool, run, telling);
     }
-}
-
-/// What a tool calls to tell how far it is.
-fn teller(events: Arc<dyn EventWriter>, call: Name, tool: Name) -> Arc<dyn Fn(&str) + Send + Sync> {
-    let (words, mut told) = tokio::sync::mpsc::unbounded_channel::<String>();
-    // It ends with the tool, which holds the other end.
-    tokio::spawn(async move {
-        while let Some(text) = told.recv().await {
-            let mut event = ToolCallEvent::new(ToolCallPhase::Progress, tool.clone());
-            event.id = Some(call.clone());
-            event.result = Some(throughline_core::json::string(&text));
-            events.push(RunEvent::ToolCall(event).json().bytes(), None).await;
-        }
-    });
-    Arc::new(move |text: &str| drop(words.send(text.to_owned())))
 }

@@ -11,7 +11,7 @@ use throughline_core::{
 use crate::action::{Action, Refusal};
 use crate::progress::RunStatus;
 use crate::run::load::OpenThread;
-use crate::run::{RunError, Runner, openings};
+use crate::run::{RunError, Runner, openings, tell_listener};
 use crate::state::{Known, State};
 
 /// A run that somebody has in hand, with the places of its logs.
@@ -118,6 +118,9 @@ impl Held {
             let mut logs = receipt.written.into_iter().map(|written| written.log);
             let repeated = logs.next().zip(logs.next());
             return Ok(KeptStep { actions: Vec::new(), repeated });
+        }
+        for event in &step.events {
+            tell_listener(self.runner.listener.as_ref(), &self.run.0, event);
         }
         let written = receipt.written.iter().find(|written| written.log == self.thread);
         if let Some(written) = written {

@@ -5,8 +5,9 @@ use throughline_core::{
     ToolApprovalStatus, UserQuestionStatus, json, kind, store_items,
 };
 
-use crate::action::AskingKind;
-use crate::progress::Stage;
+use crate::action::{AskingKind, Refusal};
+use crate::cast::Cast;
+use crate::progress::{Progress, Stage};
 use crate::run::{Begun, RUN, RunError, Runner, load, openings};
 use crate::snapshot::Snapshot;
 
@@ -28,6 +29,8 @@ impl Runner {
     pub async fn restore(&self, tenant: &Tenant, snapshot: Snapshot) -> Result<Begun, RunError> {
         let Snapshot { mut smart, items, archived, casting, mut progress, thread } = snapshot;
         let cast = self.cast(casting)?;
+        self.check_costs(&cast)?;
+        must_hold_together(&cast, &progress, &items)?;
         let (mut thread, mut run) = (LogId(thread), LogId(progress.run.clone()));
         let is_taken = self.store.log(tenant, &thread).await?.is_some()
             || self.store.log(tenant, &run).await?.is_some();
@@ -80,6 +83,22 @@ impl Runner {
     }
 }
 
+/// Whether the run can go on from there: its agent takes part, and what it calls stands in the conversation.
+fn must_hold_together(cast: &Cast, progress: &Progress, items: &[Item]) -> Result<(), Refusal> {
+    if cast.part(&progress.agent).is_none() {
+        let problem = format!("progress.agent: {} does not take part", progress.agent);
+        return Err(Refusal::invalid(problem));
+    }
+    let has = |id: &Name| items.iter().filter_map(Item::call).any(|call| call.id.0 == *id);
+    match progress.calls.iter().find(|open| !has(&open.id)) {
+        Some(open) => {
+            let problem = format!("progress.calls: no item calls a tool as {}", open.id);
+            Err(Refusal::invalid(problem))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The documented state as one change: all of it but the messages.
 fn change(smart: &Json) -> StateChange {
     let tree = smart.tree();
@@ -94,7 +113,7 @@ fn change(smart: &Json) -> StateChange {
 
 /// What waits for somebody waits here, too.
 fn asks(
-    progress: &crate::progress::Progress,
+    progress: &Progress,
     smart: &throughline_core::SmartState,
     run: &LogId,
     now: jiff::Timestamp,

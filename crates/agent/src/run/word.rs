@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use throughline_core::{
-    Json, Models, Name, Node, ToolApprovalResolution, Tree, UserQuestionResolution, json,
+    Body, CallId, Item, Json, Models, Name, Node, Place, Role, ToolApprovalResolution, ToolResult,
+    Tree, UserQuestionResolution, json, restore_items, store_items,
 };
 
-use crate::action::Refusal;
+use crate::action::{Refusal, RefusalKind};
 use crate::input::{Ended, What};
 use crate::tool::ToolAnswer;
 
@@ -59,11 +60,8 @@ impl Word {
             }
             Word::Return(ended) => {
                 out.array("return", |list| {
-                    for Ended { call, answer } in ended {
-                        list.object(|out| {
-                            out.string("call", call).string("text", &answer.said());
-                            out.bool("ok", answer.outcome == throughline_core::Outcome::Ok);
-                        });
+                    for stored in store_items(&ended.iter().map(item_of).collect::<Vec<_>>()) {
+                        list.raw(&stored.json);
                     }
                 });
             }
@@ -86,19 +84,64 @@ impl Word {
         if let Some(resolution) = root.get("answer").map(Node::json) {
             return UserQuestionResolution::parse(&resolution).ok().map(Word::Answer);
         }
-        let ended = root.get("return")?.elements().filter_map(|ended| {
-            let text = ended.name_of("text")?;
-            let is_ok = ended.get("ok").and_then(Node::bool).unwrap_or(true);
-            let answer = if is_ok { ToolAnswer::text(text) } else { ToolAnswer::error(text) };
-            Some(Ended { call: ended.name_of("call")?, answer })
-        });
-        Some(Word::Return(ended.collect()))
+        let stored = root.get("return")?.elements().map(|item| Some(item.json().bytes().clone()));
+        let items = restore_items(stored).ok()?;
+        Some(Word::Return(items.into_iter().filter_map(ended_of).collect()))
     }
 }
 
+/// What a tool answered, as it is kept in a Thread: so nothing of it is lost on the way.
+fn item_of(ended: &Ended) -> Item {
+    let body = Body::Result(ToolResult {
+        call: CallId(ended.call.clone()),
+        wire_id: None,
+        name: None,
+        outcome: ended.answer.outcome,
+        parts: ended.answer.parts.clone(),
+    });
+    Item::new("return", Place::default(), Role::Tool, body)
+}
+
+fn ended_of(item: Item) -> Option<Ended> {
+    let Body::Result(ToolResult { call, outcome, parts, .. }) = item.body else { return None };
+    Some(Ended { call: call.0, answer: ToolAnswer { outcome, parts } })
+}
+
 /// The event that tells that a word was refused.
-pub(crate) fn refused(seq: u64, message: &str) -> Json {
+pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
     json::object(|out| {
-        out.string("type", "refused").number("word", seq).string("message", message);
+        out.string("type", "refused").number("word", seq).string("kind", refusal.kind.as_str());
+        out.string("message", &refusal.message);
     })
+}
+
+/// What that event says, if it is about that word.
+pub(crate) fn refusal_of(event: Node<'_>, seq: u64) -> Option<Refusal> {
+    let is_it = event.get("word").and_then(Node::u64) == Some(seq);
+    if !is_it || !event.get("type").is_some_and(|kind| kind.is("refused")) {
+        return None;
+    }
+    let kind = event.text_of("kind").and_then(|word| RefusalKind::parse(&word));
+    let kind = kind.unwrap_or(RefusalKind::Conflict);
+    Some(Refusal { kind, message: event.name_of("message").unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throughline_core::{Media, Outcome, Part};
+
+    #[test]
+    fn what_the_callers_tools_returned_loses_nothing_on_its_way() {
+        let picture =
+            Media::Inline { mime: "image/png".into(), base64: Bytes::from_static(b"aGk=") };
+        let parts = vec![Part::Text("seen".into()), Part::Media(picture)];
+        let outcomes = [Outcome::Ok, Outcome::Error, Outcome::Unknown, Outcome::Denied];
+        let ended = outcomes.into_iter().map(|outcome| {
+            let answer = ToolAnswer { outcome, parts: parts.clone() };
+            Ended { call: format!("{outcome:?}").into(), answer }
+        });
+        let word = Word::Return(ended.collect());
+        assert_eq!(Word::parse(&word.json()), Some(word));
+    }
 }

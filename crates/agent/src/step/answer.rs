@@ -13,6 +13,7 @@ use crate::cast::problems;
 use crate::compact;
 use crate::input::{Counted, Heard, Replayed};
 use crate::progress::{OpenCall, Phase, Purpose, RunStatus, Stage};
+use crate::step::trial::Misfit;
 use crate::step::{Done, Step};
 use crate::tool::ToolAnswer;
 
@@ -78,15 +79,20 @@ impl Step {
 
     fn turn(&mut self, heard: Heard) {
         let Heard { purpose, reply, streamed, .. } = heard;
-        let calls: Vec<ToolCall> = reply.items.iter().filter_map(Item::call).cloned().collect();
-        let text = text_of(&reply);
-        let is_last = calls.is_empty() && reply.stop != Stop::Paused;
-        if is_last && let Err((message, feedback)) = self.fits_contract(&text) {
-            let told = Some((text.as_str(), feedback.as_str()));
-            self.try_again(purpose, Trouble::Schema, &message, told, streamed);
+        let has_calls = reply.items.iter().any(|item| item.call().is_some());
+        let is_last = !has_calls && reply.stop != Stop::Paused;
+        if is_last && let Err((message, feedback)) = self.fits_contract(&text_of(&reply)) {
+            let misfit = Some(Misfit { reply, feedback });
+            self.try_again(purpose, Trouble::Schema, &message, misfit, streamed);
             return;
         }
+        self.take(purpose, reply);
+    }
+
+    /// An answer is taken: it is the Thread's from now on, and what it asks for is done.
+    pub(super) fn take(&mut self, purpose: Purpose, reply: Reply) {
         self.passed();
+        let text = text_of(&reply);
         let items = self.adopt(reply.items);
         let calls: Vec<ToolCall> = items.iter().filter_map(Item::call).cloned().collect();
         self.tell_of(&items);
@@ -211,19 +217,37 @@ impl Step {
                 began: None,
             })
             .collect();
+        if purpose == Purpose::Final {
+            self.refuse_last_calls();
+            return;
+        }
         self.note_tools(calls);
-        for position in 0..calls.len() {
-            if purpose == Purpose::Final {
-                let answer = ToolAnswer {
-                    outcome: Outcome::Denied,
-                    ..ToolAnswer::error("Skipped: the limit of tool calls is reached.")
-                };
-                self.skip(position, &answer);
-            } else {
-                self.consider(position);
-            }
+        // All that an agent calls is judged by what it may do itself: so it hands over last.
+        let part = self.state.part();
+        let is_handoff =
+            |call: &ToolCall| part.is_some_and(|part| part.handoff(&call.name).is_some());
+        let (handoffs, others): (Vec<usize>, Vec<usize>) =
+            (0..calls.len()).partition(|place| calls.get(*place).is_some_and(is_handoff));
+        for position in others.into_iter().chain(handoffs) {
+            self.consider(position);
         }
         self.go_on();
+    }
+
+    /// The model was asked for a last answer without tools, and calls some all the same: that is the end.
+    fn refuse_last_calls(&mut self) {
+        for position in 0..self.state.progress.calls.len() {
+            let answer = ToolAnswer {
+                outcome: Outcome::Denied,
+                ..ToolAnswer::error("Skipped: the limit of tool calls is reached.")
+            };
+            self.skip(position, &answer);
+        }
+        self.state.progress.calls.clear();
+        let limit = self.state.progress.breach.as_deref().unwrap_or("maxToolCalls");
+        let reason =
+            format!("limit reached: {limit}, and the model would not answer without tools");
+        self.end(RunStatus::Failed, reason);
     }
 
     fn summarised(&mut self, heard: &Heard) {

@@ -118,7 +118,7 @@ impl Step {
         Ok(())
     }
 
-    /// Somebody stops it. Every call is answered, so that the conversation can go on some day.
+    /// Somebody stops it.
     pub(super) fn cancelled(&mut self, reason: Option<Name>) -> Done {
         self.must_be_open()?;
         let stage = match &self.state.progress.phase {
@@ -128,28 +128,44 @@ impl Step {
         };
         let mut event = CancelledEvent { stage: Some(stage.into()), ..CancelledEvent::default() };
         event.reason.clone_from(&reason);
+        self.close_calls("The run was cancelled", "cancelled");
+        self.tell(RunEvent::Cancelled(event));
+        self.end(RunStatus::Cancelled, reason.unwrap_or_else(|| "cancelled".into()));
+        Ok(())
+    }
+
+    /// The time of the run is up while somebody is at work, unless nobody but who tells it thinks so.
+    pub(super) fn time_is_up(&mut self) -> Done {
+        self.must_be_open()?;
+        let is_at_work = self.state.progress.phase != Phase::Waiting;
+        let over = self.breached().filter(|(limit, ..)| is_at_work && *limit == "maxWallClockMs");
+        let Some((limit, allowed, actual)) = over else { return Ok(()) };
+        if matches!(self.state.progress.phase, Phase::Asking { .. }) {
+            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+            event.reason = Some("the time of the run is up".into());
+            self.tell(RunEvent::Turn(event));
+        }
+        self.close_calls("The time of the run was up", "the time of the run was up");
+        self.breach(limit, allowed, actual);
+        Ok(())
+    }
+
+    /// Every call is answered with why the run ends, so that the conversation can go on some day.
+    fn close_calls(&mut self, why: &str, comment: &str) {
         for position in 0..self.state.progress.calls.len() {
             let Some(call) = self.state.progress.calls.get(position).cloned() else { continue };
             if let Some(id) = call.stage.pending() {
                 self.act(Action::Take(id.clone()));
             }
-            let answer = match call.stage {
+            let (outcome, when) = match call.stage {
                 Stage::Done => continue,
-                Stage::Begun => ToolAnswer {
-                    outcome: Outcome::Unknown,
-                    ..ToolAnswer::error("The run was cancelled while this tool was at work.")
-                },
-                _ => ToolAnswer {
-                    outcome: Outcome::Denied,
-                    ..ToolAnswer::error("The run was cancelled before this tool was run.")
-                },
+                Stage::Begun => (Outcome::Unknown, "while this tool was at work"),
+                _ => (Outcome::Denied, "before this tool was run"),
             };
+            let answer = ToolAnswer { outcome, ..ToolAnswer::error(format!("{why} {when}.")) };
             self.settle(position, &answer);
         }
-        self.close_pending("cancelled");
+        self.close_pending(comment);
         self.state.progress.calls.clear();
-        self.tell(RunEvent::Cancelled(event));
-        self.end(RunStatus::Cancelled, reason.unwrap_or_else(|| "cancelled".into()));
-        Ok(())
     }
 }

@@ -62,11 +62,13 @@ impl Step {
         let cost = limits.max_cost_usd.filter(|limit| progress.spent.cost_usd > *limit);
         let cost = cost.map(|limit| (limit, progress.spent.cost_usd));
         let context = || {
-            let tokens = self.state.window.tokens();
+            let tokens = self.state.window.tokens().saturating_add(self.tokens_of_trial());
             // Where older parts can still be summarised, they are.
             let limit = limits.max_context_tokens.filter(|_| compact::due(&self.state).is_none());
             over(limit, tokens)
         };
+        // What is asked for again is the same turn.
+        let next_turn = progress.turn + u64::from(progress.gate.is_none());
         let named =
             |name, pair: Option<(f64, f64)>| pair.map(|(limit, actual)| (name, limit, actual));
         named("maxWallClockMs", over(limits.max_wall_clock_ms, wall))
@@ -76,6 +78,13 @@ impl Step {
                 named("maxTotalOutputTokens", over(limit, progress.spent.output))
             })
             .or_else(|| named("maxContextTokens", context()))
+            .or_else(|| named("maxTurns", over(limits.max_turns(), next_turn)))
+    }
+
+    /// How many tokens the model is shown besides the conversation: what it said and was told in a gate.
+    fn tokens_of_trial(&self) -> u64 {
+        let said = self.state.progress.gate.iter().flat_map(|gate| &gate.exchange);
+        said.map(|said| self.state.cast.tokens(&said.text)).sum()
     }
 
     /// A limit is reached: that is told, and the model may say one last thing, if what is left allows it.

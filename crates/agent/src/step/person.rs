@@ -199,16 +199,51 @@ impl Step {
         Ok(())
     }
 
-    /// It goes on after somebody decided. The time in which it waited does not count.
+    /// It goes on after somebody decided.
     pub(super) fn goes_on_after_person(&mut self) {
+        self.leave_out_waiting();
         let waits = self.state.progress.calls.iter().any(|call| call.stage.pending().is_some());
+        self.mark_awaiting();
         if !waits {
-            self.state.progress.since = self.now();
-            self.set_context("__awaitingApproval", None);
-            self.set_context("__awaitingUserQuestion", None);
             self.stand(RunStatus::Running, None);
         }
         self.go_on();
+    }
+
+    /// The time in which it waited for a person does not count.
+    fn leave_out_waiting(&mut self) {
+        let Some(waited) = self.state.progress.waits_since.take() else { return };
+        let (since, waited) = (self.state.progress.since.parse(), waited.parse());
+        if let (Ok(since), Ok(waited)) = (since, waited) {
+            let (since, waited): (jiff::Timestamp, jiff::Timestamp) = (since, waited);
+            let later = since.checked_add(self.at.duration_since(waited)).unwrap_or(self.at);
+            self.state.progress.since = Name::from(later.to_string());
+        }
+    }
+
+    /// `ctx` names the first of the approvals and of the questions that wait, for as long as one does.
+    pub(super) fn mark_awaiting(&mut self) {
+        let calls = &self.state.progress.calls;
+        let waits = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
+        let approvals = self.state.smart.pending_approvals.iter().flatten();
+        let approval = approvals.into_iter().find(|entry| waits(&entry.id)).map(|entry| {
+            json::object(|out| {
+                out.string("approvalId", &entry.id);
+                out.string("toolCallId", &entry.tool_call_id);
+                out.string("toolName", &entry.tool_name);
+                out.string("requestedAt", &entry.requested_at);
+            })
+        });
+        let questions = self.state.smart.pending_user_questions.iter().flatten();
+        let question = questions.into_iter().find(|entry| waits(&entry.id)).map(|entry| {
+            json::object(|out| {
+                out.string("questionId", &entry.id);
+                out.string("toolCallId", &entry.tool_call_id);
+                out.string("requestedAt", &entry.requested_at);
+            })
+        });
+        self.set_context("__awaitingApproval", approval);
+        self.set_context("__awaitingUserQuestion", question);
     }
 
     /// What still waits for a person does not any more.

@@ -128,15 +128,10 @@ impl Step {
             UserQuestionEvent::new(UserQuestionEventStatus::Pending, id.clone(), call.id.0.clone());
         event.questions = Some(question.questions.clone());
         event.allow_free_text = Some(ask.allow_free_text);
-        let awaiting = json::object(|out| {
-            out.string("questionId", &id);
-            out.string("toolCallId", &call.id.0);
-            out.string("requestedAt", &now);
-        });
         self.state.smart.pending_user_questions.get_or_insert_default().push(question);
         self.write_questions();
-        self.set_context("__awaitingUserQuestion", Some(awaiting));
         self.stage(position, Stage::Question { id: id.clone() });
+        self.mark_awaiting();
         self.act(Action::Ask(Asking { id, kind: AskingKind::Question, expires_in }));
         self.tell(RunEvent::UserQuestion(event));
     }
@@ -153,7 +148,7 @@ impl Step {
             call.name.clone(),
             call.args.clone(),
             ToolApprovalStatus::Pending,
-            now.clone(),
+            now,
         );
         let mut metadata = self.metadata(expires_in).unwrap_or_default();
         metadata.push(("argsHash".into(), json::string(&args_hash(&call.args))));
@@ -165,16 +160,10 @@ impl Step {
             ToolApprovalEvent::new(ToolApprovalEventStatus::Pending, id.clone(), call.name.clone());
         event.tool_call_id = Some(call.id.0.clone());
         event.args = Some(call.args.clone());
-        let awaiting = json::object(|out| {
-            out.string("approvalId", &id);
-            out.string("toolCallId", &call.id.0);
-            out.string("toolName", &call.name);
-            out.string("requestedAt", &now);
-        });
         self.state.smart.pending_approvals.get_or_insert_default().push(approval);
         self.write_approvals();
-        self.set_context("__awaitingApproval", Some(awaiting));
         self.stage(position, Stage::Approval { id: id.clone(), lost });
+        self.mark_awaiting();
         self.act(Action::Ask(Asking { id, kind: AskingKind::Approval, expires_in }));
         self.tell(RunEvent::ToolApproval(event));
     }
@@ -329,6 +318,7 @@ impl Step {
             self.state.progress.phase = Phase::Working;
         } else if is_waiting {
             self.state.progress.phase = Phase::Waiting;
+            self.state.progress.waits_since = Some(self.now());
             self.stand(RunStatus::Waiting, Some(self.waits_for()));
             self.act(Action::Rest);
         } else {
@@ -417,9 +407,12 @@ impl Step {
         phase: ToolCallPhase,
         fill: impl FnOnce(&mut ToolCallEvent),
     ) {
+        // A person may have changed what it runs with.
+        let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
+        let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());
         let mut event = ToolCallEvent::new(phase, call.name.clone());
         event.id = Some(call.id.0.clone());
-        event.args = Some(call.args.clone());
+        event.args = Some(args);
         fill(&mut event);
         self.tell(RunEvent::ToolCall(event));
     }

@@ -4,12 +4,20 @@ use std::time::Duration;
 
 use throughline_core::{
     FinalAnswerEvent, GateEvent, GatePhase, Item, ItemId, MessageEvent, ModelError, Name, Place,
-    Role, RunEvent, Trouble, TurnEvent, TurnPhase,
+    Reply, Role, RunEvent, Trouble, TurnEvent, TurnPhase,
 };
 
 use crate::gate::{Decision, Gate, MOST_ATTEMPTS, Seen};
 use crate::progress::{Ephemeral, Purpose, RunStatus};
+use crate::step::answer::text_of;
 use crate::step::{Done, Step};
+
+/// An answer that is not what it had to be.
+pub(super) struct Misfit {
+    pub(super) reply: Reply,
+    /// What the model is told about it, where no rule says it better.
+    pub(super) feedback: String,
+}
 
 impl Step {
     /// A model did not answer.
@@ -19,14 +27,13 @@ impl Step {
         Ok(())
     }
 
-    /// The gate decides what is done about an answer that did not come, or is not what it had to be. `told` is what the model
-    /// said, and what it is to be told about that.
+    /// The gate decides what is done about an answer that did not come, or is not what it had to be.
     pub(super) fn try_again(
         &mut self,
         purpose: Purpose,
         kind: Trouble,
         message: &str,
-        told: Option<(&str, &str)>,
+        misfit: Option<Misfit>,
         streamed: bool,
     ) {
         // What is only for ourselves never breaks a run.
@@ -41,9 +48,6 @@ impl Step {
             }
             Purpose::Turn | Purpose::Final => {}
         }
-        let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-        event.reason = Some(message.into());
-        self.tell(RunEvent::Turn(event));
         self.note_failure(kind);
         let from = self.state.model();
         let mut trial = self.state.progress.gate.take().unwrap_or_default();
@@ -68,8 +72,13 @@ impl Step {
             cannot(&mut decision, &mut why, "no-more-providers");
         } else if decision == Decision::Fallback && gate.fallback.is_none() {
             cannot(&mut decision, &mut why, "fallback-not-configured");
-        } else if decision == Decision::Ok && told.is_none() {
+        } else if decision == Decision::Ok && misfit.is_none() {
             cannot(&mut decision, &mut why, "no-response");
+        }
+        if decision != Decision::Ok {
+            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+            event.reason = Some(message.into());
+            self.tell(RunEvent::Turn(event));
         }
         let mut event = GateEvent::new(GatePhase::Retried, trial.attempts);
         event.action = Some(decision.as_str().into());
@@ -80,12 +89,10 @@ impl Step {
         match decision {
             Decision::Retry | Decision::RetryOther => {
                 trial.others += usize::from(decision == Decision::RetryOther);
-                if let Some((said, default)) = told {
-                    let told = feedback.map_or_else(
-                        || default.to_owned(),
-                        |text| text.replace("{error}", message),
-                    );
-                    self.tell_ephemeral(&mut trial.exchange, said, &told);
+                if let Some(misfit) = misfit {
+                    let told =
+                        feedback.map_or(misfit.feedback, |text| text.replace("{error}", message));
+                    self.tell_ephemeral(&mut trial.exchange, &text_of(&misfit.reply), &told);
                 }
                 self.state.progress.gate = Some(trial);
                 event.to_model = Some(self.state.model());
@@ -96,13 +103,16 @@ impl Step {
                 }
             }
             Decision::Ok => {
-                let text = told.map_or("", |(said, _)| said).to_owned();
-                self.take_as_it_is(&text, "answered");
+                // It counts as one that passed, whatever came before it.
+                trial.attempts -= 1;
+                self.state.progress.gate = (trial.attempts > 0).then_some(trial);
+                if let Some(misfit) = misfit {
+                    self.take(purpose, misfit.reply);
+                }
             }
             Decision::Fallback => {
                 self.tell(RunEvent::Gate(event));
-                let text = gate.fallback.clone().unwrap_or_default();
-                self.take_as_it_is(&text, "the fallback is the answer");
+                self.fall_back(&gate.fallback.unwrap_or_default());
             }
             Decision::FailFast => {
                 event.phase = GatePhase::Failed;
@@ -125,8 +135,8 @@ impl Step {
         }
     }
 
-    /// A text is the agent's last answer, whoever wrote it.
-    fn take_as_it_is(&mut self, text: &str, reason: &str) {
+    /// What was set as a fallback is the agent's last answer.
+    fn fall_back(&mut self, text: &str) {
         let id = self.fresh("i");
         let place = Place { message: self.state.window.next, part: 0 };
         let body = throughline_core::Body::Text(text.into());
@@ -135,7 +145,7 @@ impl Step {
         self.keep(vec![Item::new(ItemId(id), place, Role::Assistant, body)]);
         self.tell(RunEvent::Message(event));
         self.tell(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
-        self.end(RunStatus::Completed, reason);
+        self.end(RunStatus::Completed, "the fallback is the answer");
     }
 
     /// An answer passed. Whatever was said on the way to it is over.

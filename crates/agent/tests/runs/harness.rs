@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_agent::{
     AgentConfig, Begun, Casting, Ports, RunStatus, Runner, Start, State, Tool, ToolAnswer,
@@ -13,17 +14,22 @@ use throughline_agent::{
 use throughline_codec::{Catalog, events_of};
 use throughline_core::{
     Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
-    Part, Place, Reply, Role, RunEvent, Saying, SmartState, Stop, Store, Target, Tenant, ToolCall,
-    Trouble, Usage, unpack,
+    Part, Place, ReasoningFormat, Reply, Role, RunEvent, Saying, Seal, SmartState, Stop, Store,
+    Target, Tenant, Thought, ThoughtKind, ToolCall, Trouble, Usage, unpack,
 };
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
+
+/// What each answer of a scripted model uses.
+pub(crate) const USED: Usage = Usage { input: 100, cached: 40, written: 0, output: 10, thought: 4 };
 
 /// What a scripted model says next.
 #[derive(Clone, Debug)]
 pub(crate) enum Says {
     Text(&'static str),
-    /// Calls of tools, each by its name and arguments; with a thought before them.
+    /// A thought that is signed, and a text behind it.
+    Thinks(&'static str, &'static str),
+    /// Calls of tools, each by its name and arguments.
     Calls(&'static [(&'static str, &'static str)]),
     Fails(Trouble),
     Cut,
@@ -49,7 +55,7 @@ impl Model for Scripted {
             id: None,
             items,
             stop,
-            usage: Usage { input: 100, output: 10, ..Usage::default() },
+            usage: USED,
             origin: Arc::clone(&self.target.origin),
             extras: Vec::new(),
         };
@@ -58,6 +64,11 @@ impl Model for Scripted {
         };
         let reply = match says {
             Says::Text(words) => reply(vec![text(words)], Stop::Done),
+            Says::Thinks(thought, words) => {
+                let mut answer = text(words);
+                answer.place = Place::new(0, 1);
+                reply(vec![self.thought(thought), answer], Stop::Done)
+            }
             Says::Cut => reply(vec![text("half an ans")], Stop::Cut),
             Says::Fails(kind) => {
                 return Box::pin(async move { Err(ModelError::new(kind, "it failed")) });
@@ -87,6 +98,18 @@ impl Model for Scripted {
             let events = Box::pin(futures_util::stream::iter(events));
             Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
         })
+    }
+}
+
+impl Scripted {
+    fn thought(&self, words: &str) -> Item {
+        let thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
+        let mut item =
+            Item::new("thought", Place::new(0, 0), Role::Assistant, Body::Thought(thought));
+        let (signature, owner) = (Bytes::from_static(b"signed"), Arc::clone(&self.target.origin));
+        item.seals.push(Seal::new(signature, "anthropic.signature", owner, "/signature"));
+        item.origin = Some(Arc::clone(&self.target.origin));
+        item
     }
 }
 

@@ -9,7 +9,9 @@
 )]
 
 mod asked;
+mod broken;
 mod crowd;
+mod documented;
 mod first;
 mod harness;
 mod limits;

@@ -1,13 +1,15 @@
 //! What the documents say of a runtime, rule by rule: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`, `AgentLimits`,
 //! `RuntimeProfile`, `costEstimator`; and of `LLMMessage.ephemeral`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use throughline_agent::{
-    AgentConfig, AgentLimits, AskUser, OutputContract, RunStatus, RuntimeProfile, ToolSpec,
+    AgentConfig, AgentLimits, AskUser, Listener, OutputContract, RunStatus, RuntimeProfile,
+    ToolSpec, narrate,
 };
 use throughline_core::{
-    Call, CostEstimator, Json, ReasoningConfig, RunEvent, Store, Trouble, Usage,
+    Call, CostEstimator, Json, Name, ReasoningConfig, RedactionPolicy, RunEvent, Store, Trouble,
+    Usage,
 };
 
 use crate::harness::*;
@@ -214,22 +216,55 @@ async fn ephemeral_is_not_invisible() {
             .any(|item| item.ephemeral && item.visible().is_some_and(|text| text.contains(HIDDEN)));
         if told { Says::Text(r#"{"n":1}"#) } else { Says::Text("no") }
     });
-    let scene = Scene::new(models, Vec::new()).await;
+    let mut scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal(CLAUDE);
     agent.output =
         Some(OutputContract { schema: json(r#"{"type":"object"}"#), name: None, native: false });
     for rule in &mut agent.gate.rules {
         rule.feedback = Some(format!("{HIDDEN}: {{error}}").into());
     }
+    let heard = Arc::new(Heard::default());
+    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
     let (begun, status) = scene.run(agent, "count").await;
     assert_eq!(status, RunStatus::Completed, "the model saw it");
     let is_there = |event: &RunEvent| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true) && message.content.contains(HIDDEN));
-    assert!(
-        scene.events(&begun.run).await.iter().any(is_there),
-        "the events and the run's log have it, marked"
-    );
+    let events = scene.events(&begun.run).await;
+    assert!(events.iter().any(is_there), "the run's log, which is the Journal's, has it, marked");
+    assert!(heard.0.lock().unwrap().iter().any(is_there), "so has who listens");
+    let told = narrate(&events, &RedactionPolicy::default());
+    let told = told.lines().find(|line| line.contains(HIDDEN)).expect("the narrative has it");
+    assert!(told.contains("(ephemeral: in no thread)"), "{told}");
     let thread = scene.journal.read(&us(), &begun.thread, 0, 500).await.unwrap();
     let in_thread = thread.iter().filter_map(|record| record.content.bytes());
     let mut in_thread = in_thread.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(!in_thread.any(|text| text.contains(HIDDEN)), "the Thread has not");
+    let state = scene.state(&begun.run).await.smart_state().json();
+    assert!(!state.as_str().contains(HIDDEN), "nor have messages, memory and summaries");
+}
+
+/// Hears what runs tell.
+#[derive(Default)]
+struct Heard(Mutex<Vec<RunEvent>>);
+
+impl Listener for Heard {
+    fn on_event(&self, _: &Name, event: &RunEvent) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+#[tokio::test]
+async fn what_is_ephemeral_counts_toward_the_context_window() {
+    const LONG: &str = "no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no";
+    let models = Cast::default().with(CLAUDE, |_| Says::Text(LONG));
+    let scene = Scene::new(models, Vec::new()).await;
+    let mut agent = AgentConfig::minimal(CLAUDE);
+    agent.output =
+        Some(OutputContract { schema: json(r#"{"type":"object"}"#), name: None, native: false });
+    agent.limits.max_context_tokens = Some(10);
+    let (begun, status) = scene.run(agent, "count").await;
+    assert_eq!(status, RunStatus::Failed);
+    let state = scene.state(&begun.run).await;
+    assert!(state.window.tokens() < 10, "the conversation alone would fit");
+    assert_eq!(state.progress.breach.as_deref(), Some("maxContextTokens"));
+    assert_eq!(scene.models.asked(CLAUDE).len(), 1);
 }

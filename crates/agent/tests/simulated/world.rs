@@ -173,6 +173,8 @@ pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
+            // Whoever was too slow to keep it takes it again.
+            Err(RunError::Store(StoreError::Fenced { .. })) => {}
             Err(error) => panic!("{run} cannot go on: {error}"),
         }
     }
@@ -186,6 +188,7 @@ pub(crate) async fn tell(runner: &Runner, run: &LogId, word: Word) {
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
+            Err(RunError::Store(StoreError::Fenced { .. })) => {}
             Err(error) => panic!("{run} does not hear: {error}"),
         }
     }

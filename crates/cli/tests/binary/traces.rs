@@ -200,6 +200,8 @@ fn a_file_holds_the_session_and_can_be_made_again() {
         (&session["status"], &session["errors"]),
         (&"success".into(), &Value::Array(Vec::new()))
     );
+    let config = serde_json::json!({"enabled": true, "logData": true, "mode": "batched", "sinks": ["files"]});
+    assert_eq!(session["config"], config);
     assert_eq!(session["threadId"].as_str().unwrap(), named(&ran.err, "thread_"));
     let events = session["events"].as_array().unwrap();
     for (sequence, event) in (1..).zip(events) {
@@ -224,6 +226,16 @@ fn a_file_holds_the_session_and_can_be_made_again() {
     assert!(!silent.out.contains("What is the time?"), "{}", silent.out);
     let unknown = kept.run(&["traces", "export", "run_nobody"]);
     assert_eq!(unknown.code, 2, "{}", unknown.err);
+}
+
+#[test]
+fn tracing_that_is_not_enabled_tells_nothing() {
+    let kept = place(
+        "traces-off",
+        "enabled = false\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
+    );
+    ran(&kept);
+    assert!(!kept.file("traces").exists());
 }
 
 #[test]

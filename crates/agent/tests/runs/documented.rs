@@ -1,0 +1,318 @@
+//! Document 004, what a run writes and tells: whole documents, printed as they stand there, and what is done with each setting.
+
+use std::sync::{Arc, Mutex};
+
+use throughline_agent::{AgentConfig, AskUser, Listener, RunStatus, Start, ToolSpec, Word};
+use throughline_core::{
+    Body, Call, CostEstimator, Item, Json, Name, ReasoningConfig, ReflectionRecord, RunEvent,
+    TokenCounter, Usage, UserQuestionEvent, UserQuestionResolution,
+};
+
+use crate::harness::{Cast, Says, Scene, USED, results, us};
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+fn reflecting(reflection: &str) -> AgentConfig {
+    let config = format!(r#"{{"level":"low","reflection":{reflection}}}"#);
+    AgentConfig::minimal(MODEL).reasoning(&ReasoningConfig::parse(&json(&config)).unwrap())
+}
+
+/// Hears what runs tell, and the questions besides.
+#[derive(Default)]
+struct Heard {
+    events: Mutex<Vec<RunEvent>>,
+    questions: Mutex<Vec<String>>,
+}
+
+impl Listener for Heard {
+    fn on_event(&self, _: &Name, event: &RunEvent) {
+        self.events.lock().unwrap().push(event.clone());
+    }
+
+    fn on_question(&self, _: &Name, event: &UserQuestionEvent) {
+        self.questions.lock().unwrap().push(event.json().as_str().to_owned());
+    }
+}
+
+impl Heard {
+    /// What was told of that type, printed.
+    fn of(&self, name: &str) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        let events = events.iter().filter(|event| event.name() == name);
+        events.map(|event| event.json().as_str().to_owned()).collect()
+    }
+}
+
+/// Notes what it is asked, and has a price for every kind of token.
+#[derive(Default)]
+struct Priced(Mutex<Vec<(String, Usage)>>);
+
+impl CostEstimator for Priced {
+    fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        self.0.lock().unwrap().push((model.to_owned(), *usage));
+        let Usage { input, cached, output, thought, .. } = *usage;
+        Some(f64::from(u32::try_from(input - cached + 10 * output + 100 * thought).unwrap()))
+    }
+}
+
+struct Words;
+
+impl TokenCounter for Words {
+    fn count(&self, text: &str) -> u64 {
+        u64::try_from(text.split_whitespace().count()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn agent_options_bring_a_token_counter_and_a_cost_estimator() {
+    let models = || Cast::default().with(MODEL, |_| Says::Text("four words of answer"));
+    let mut scene = Scene::new(models(), Vec::new()).await;
+    let priced = Arc::new(Priced::default());
+    scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
+    scene.runner.counter = Arc::new(Words);
+    let mut agent = AgentConfig::minimal(MODEL);
+    agent.limits.max_cost_usd = Some(1000.0);
+    let (begun, status) = scene.run(agent, "and three asked").await;
+    assert_eq!(status, RunStatus::Completed);
+    // Once before anything is asked, whether there is a price; then with all that the answer used.
+    let asked = [(MODEL.to_owned(), Usage::default()), (MODEL.to_owned(), USED)];
+    assert_eq!(*priced.0.lock().unwrap(), asked);
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.window.tokens(), 3 + 4);
+    assert!((state.progress.spent.cost_usd - 560.0).abs() < 1e-9, "{:?}", state.progress.spent);
+    // Without them, length is counted and nothing has a price.
+    let scene = Scene::new(models(), Vec::new()).await;
+    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "and three asked").await;
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.window.tokens(), 4 + 5);
+    assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there is no table of prices");
+}
+
+#[tokio::test]
+async fn a_reflection_record_and_its_event_are_printed_as_documented() {
+    let models = Cast::default().with(MODEL, |call| match results(call) {
+        0 => Says::Calls(&[("look", "{}")]),
+        _ if call.items.last().is_some_and(|item| item.ephemeral) => Says::Text("It is dark."),
+        _ => Says::Text("done"),
+    });
+    let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
+    let heard = Arc::new(Heard::default());
+    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
+    let (begun, _) = scene.run(reflecting(r#"{"cadence":"every_turn"}"#), "go").await;
+    let smart = scene.state(&begun.run).await.smart_state();
+    let records: Vec<Json> =
+        smart.reflections.iter().flatten().map(ReflectionRecord::json).collect();
+    let [record] = &records[..] else { panic!("{records:?}") };
+    let usage = r#"{"inputTokens":100,"outputTokens":10,"cachedInputTokens":40,"totalTokens":110,"reasoningTokens":4}"#;
+    assert_eq!(
+        record.as_str(),
+        format!(
+            r#"{{"id":"run_1.r4","turn":1,"text":"It is dark.","createdAt":"2027-01-15T08:00:00Z","durationMs":0,"anchorMessageIndex":2,"trigger":"every_turn","usage":{usage},"toolCallIds":["call_0_0"]}}"#
+        )
+    );
+    let told = format!(
+        r#"{{"type":"reflection","id":"run_1.r4","turn":1,"text":"It is dark.","trigger":"every_turn","durationMs":0,"usage":{usage},"toolCallIds":["call_0_0"]}}"#
+    );
+    assert_eq!(heard.of("reflection"), [told]);
+}
+
+fn text_of(item: &Item) -> &str {
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => text,
+        _ => "",
+    }
+}
+
+#[tokio::test]
+async fn reflection_mode_separate_asks_beside_the_conversation_in_the_callers_words() {
+    let is_note = |call: &Call| call.items.first().is_some_and(|item| &*item.id.0 == "reflection");
+    let models = Cast::default().with(MODEL, move |call| {
+        let said = call.items.iter().rev().map(text_of).find(|text| !text.is_empty());
+        match (is_note(call), results(call), said) {
+            (true, ..) => Says::Text("noted"),
+            (_, _, Some("think")) => Says::Thinks("a thought of its own", "yes"),
+            (_, 0, _) => Says::Calls(&[("look", r#"{"at":"b"}"#)]),
+            _ => Says::Text("done"),
+        }
+    });
+    let scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
+    let agent = reflecting(
+        r#"{"cadence":"after_tool","mode":"separate","promptTemplate":"What now?","maxTokens":77}"#,
+    );
+    let (begun, _) = scene.run(agent.clone(), "think").await;
+    let start = Start { thread: Some(begun.thread), ..Scene::start(agent, "go") };
+    let begun = scene.runner.begin(start).await.unwrap();
+    scene.runner.drive(&us(), &begun.run).await.unwrap();
+    let asked = scene.models.asked(MODEL);
+    let notes: Vec<&Call> = asked.iter().filter(|call| is_note(call)).collect();
+    let [note] = notes[..] else { panic!("{}", notes.len()) };
+    let text = text_of(&note.items[0]);
+    assert!(text.ends_with("\n\nWhat now?") && text.contains(r#"did {"at":"b"}"#), "{text}");
+    assert!(!text.contains("a thought of its own"), "what a provider thought is no text: {text}");
+    assert_eq!((note.items.len(), note.tools.len(), note.settings.max_tokens), (1, 0, Some(77)));
+    let state = scene.state(&begun.run).await;
+    assert_eq!(state.smart.reflections.unwrap()[0].text.to_string(), "noted");
+}
+
+/// A thread whose first run was summarised: what the summary was made from, and what stands for it.
+async fn summarised(reflection: &str) -> (String, String) {
+    let is_summary =
+        |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
+    let models = Cast::default().with(MODEL, move |call| {
+        let is_note = call.items.last().is_some_and(|item| item.ephemeral);
+        match (results(call), is_note) {
+            _ if is_summary(call) => Says::Text(r#"{"summary":"they looked"}"#),
+            (1, true) => Says::Text("the first is dark"),
+            (2, true) => Says::Text("nobody lives in the second house"),
+            (_, true) => Says::Text("so it must be number three"),
+            (0..=2, false) => Says::Calls(&[("look", "{}")]),
+            _ => Says::Thinks("a thought of its own", "it is the third"),
+        }
+    });
+    let scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
+    let mut agent = reflecting(reflection);
+    agent.context.summarise = Some(true);
+    agent.context.keep_turns = Some(0);
+    let (begun, _) = scene.run(agent.clone(), "look for it").await;
+    agent.context.trigger_tokens = Some(1);
+    let start = Start { thread: Some(begun.thread), ..Scene::start(agent, "thanks") };
+    let begun = scene.runner.begin(start).await.unwrap();
+    scene.runner.drive(&us(), &begun.run).await.unwrap();
+    let asked = scene.models.asked(MODEL);
+    let from = asked.iter().find(|call| is_summary(call)).expect("it was summarised");
+    let summary = scene.state(&begun.run).await.window.summary.unwrap();
+    (text_of(&from.items[0]).to_owned(), text_of(&summary.item).to_owned())
+}
+
+#[tokio::test]
+async fn reflection_keep_last_stays_in_summaries_and_summarize_covers_the_older() {
+    let (from, summary) =
+        summarised(r#"{"cadence":"after_tool","keepLast":1,"summarize":true}"#).await;
+    assert!(from.contains("note to oneself: the first is dark\n"), "{from}");
+    assert!(from.contains("nobody lives") && !from.contains("must be number three"), "{from}");
+    assert!(summary.contains("- so it must be number three"), "{summary}");
+    assert!(!summary.contains("nobody lives"), "{summary}");
+    let (from, summary) = summarised(r#"{"cadence":"after_tool","keepLast":2}"#).await;
+    assert!(!from.contains("note to oneself"), "summarize is off by itself: {from}");
+    assert!(summary.contains("nobody lives") && !summary.contains("is dark"), "{summary}");
+}
+
+#[tokio::test]
+async fn what_a_provider_thought_is_never_inlined_into_a_summary() {
+    let (from, summary) = summarised("false").await;
+    assert!(from.contains("assistant: it is the third"), "{from}");
+    assert!(!from.contains("a thought of its own"), "{from}");
+    assert!(!summary.contains("a thought of its own"), "{summary}");
+}
+
+#[tokio::test]
+async fn plan_steps_and_plan_events_are_printed_as_documented() {
+    const STEPS: &str = r#"[{"id":1,"step":"look","owner":"agent","exitCriteria":"seen","evidence":"a photo","status":"completed","title":"Look","description":"closely"},{"id":2,"step":"ask","owner":"user","exitCriteria":"told","status":"in-progress"},{"id":3,"step":"pay","owner":"the bank","exitCriteria":"pay","status":"blocked"},{"id":4,"step":"go","owner":"agent","exitCriteria":"go","status":"not-started"}]"#;
+    const WRITE: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","owner":"agent","exitCriteria":"seen","evidence":"a photo","status":"completed","title":"Look","description":"closely"},{"id":2,"step":"ask","owner":"user","exitCriteria":"told","status":"in-progress"},{"id":3,"step":"pay","owner":"the bank","status":"blocked"},{"id":4,"step":"go"}]}"#;
+    const TWO: &str = r#"{"operation":"update","todoList":[{"id":4,"status":"in-progress"}]}"#;
+    let models = Cast::default().with(MODEL, |call| match results(call) {
+        0 => Says::Calls(&[("manage_todo_list", WRITE)]),
+        1 => Says::Calls(&[("manage_todo_list", TWO)]),
+        2 => Says::Calls(&[("manage_todo_list", r#"{"operation":"read"}"#)]),
+        _ => Says::Text("done"),
+    });
+    let mut scene = Scene::new(models, Vec::new()).await;
+    let heard = Arc::new(Heard::default());
+    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
+    let (begun, _) = scene.run(AgentConfig::smart(MODEL), "plan").await;
+    let plan = scene.state(&begun.run).await.smart.current_plan().unwrap().json();
+    let expected = format!(
+        r#"{{"version":1,"steps":{STEPS},"lastUpdated":"2027-01-15T08:00:00Z","adherenceScore":0.25}}"#
+    );
+    assert_eq!(plan.as_str(), expected, "the second was refused: two steps would be in progress");
+    let told = |operation: &str| {
+        format!(
+            r#"{{"type":"plan","source":"manage_todo_list","operation":"{operation}","todoList":{STEPS},"version":1,"adherenceScore":0.25}}"#
+        )
+    };
+    assert_eq!(heard.of("plan"), [told("write"), told("read")]);
+}
+
+const QUESTIONS: &str = r#"[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]"#;
+const ASK: &str = r#"{"questions":[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]}"#;
+
+/// A run that asks its questions and hears that answer: the question then, and all that was heard.
+async fn asked(resolution: &str) -> (String, Arc<Heard>, Scene) {
+    let models = Cast::default().with(MODEL, |call| match results(call) {
+        0 => Says::Calls(&[("ask_user_question", ASK)]),
+        _ => Says::Text("done"),
+    });
+    let mut scene = Scene::new(models, Vec::new()).await;
+    let heard = Arc::new(Heard::default());
+    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
+    let mut agent = AgentConfig::minimal(MODEL);
+    agent.human_in_the_loop.ask_user = Some(AskUser::default());
+    let (begun, status) = scene.run(agent, "go").await;
+    assert_eq!(status, RunStatus::Waiting);
+    let state = scene.state(&begun.run).await;
+    let pending = &state.smart.pending_user_questions.as_ref().unwrap()[0];
+    assert_eq!(
+        pending.json().as_str(),
+        format!(
+            r#"{{"id":"run_1.q3","toolCallId":"call_0_0","toolName":"ask_user_question","questions":{QUESTIONS},"status":"pending","requestedAt":"2027-01-15T08:00:00Z","allowFreeText":true}}"#
+        )
+    );
+    assert_eq!(
+        state.context("__awaitingUserQuestion").unwrap().as_str(),
+        r#"{"questionId":"run_1.q3","toolCallId":"call_0_0","requestedAt":"2027-01-15T08:00:00Z"}"#
+    );
+    let resolution = UserQuestionResolution::parse(&json(resolution)).unwrap();
+    scene.runner.tell(&us(), &begun.run, Word::Answer(resolution)).await.unwrap();
+    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
+    let state = scene.state(&begun.run).await;
+    assert!(state.context("__awaitingUserQuestion").is_none());
+    let settled = state.smart.pending_user_questions.unwrap()[0].json();
+    (settled.as_str().to_owned(), heard, scene)
+}
+
+#[tokio::test]
+async fn a_question_is_told_through_on_event_and_on_question_and_printed_as_documented() {
+    const ANSWERS: &str = r#"{"Which cities?":{"values":["zrh","Basel"],"notes":"soon"},"Why?":{"values":[],"freeText":"for work"}}"#;
+    let (settled, heard, _scene) = asked(&format!(
+        r#"{{"id":"call_0_0","answers":{ANSWERS},"answeredBy":"Ada","notes":"both"}}"#
+    ))
+    .await;
+    assert_eq!(
+        settled,
+        format!(
+            r#"{{"id":"run_1.q3","toolCallId":"call_0_0","toolName":"ask_user_question","questions":{QUESTIONS},"status":"executed","requestedAt":"2027-01-15T08:00:00Z","answeredAt":"2027-01-15T08:00:00Z","answeredBy":"Ada","answers":{ANSWERS},"notes":"both","allowFreeText":true}}"#
+        )
+    );
+    let told = [
+        format!(
+            r#"{{"type":"user_question","status":"pending","id":"run_1.q3","toolCallId":"call_0_0","questions":{QUESTIONS},"allowFreeText":true}}"#
+        ),
+        format!(
+            r#"{{"type":"user_question","status":"answered","id":"run_1.q3","toolCallId":"call_0_0","answers":{ANSWERS},"answeredBy":"Ada","allowFreeText":true}}"#
+        ),
+    ];
+    assert_eq!(*heard.questions.lock().unwrap(), told, "onQuestion");
+    assert_eq!(heard.of("user_question"), told, "onEvent");
+}
+
+#[tokio::test]
+async fn a_question_may_be_cancelled_whatever_it_requires() {
+    let (settled, heard, scene) =
+        asked(r#"{"id":"run_1.q3","cancelled":true,"answeredBy":"Ada","notes":"not today"}"#).await;
+    assert_eq!(
+        settled,
+        format!(
+            r#"{{"id":"run_1.q3","toolCallId":"call_0_0","toolName":"ask_user_question","questions":{QUESTIONS},"status":"cancelled","requestedAt":"2027-01-15T08:00:00Z","answeredAt":"2027-01-15T08:00:00Z","answeredBy":"Ada","cancelled":true,"notes":"not today","allowFreeText":true}}"#
+        )
+    );
+    assert_eq!(
+        heard.questions.lock().unwrap()[1],
+        r#"{"type":"user_question","status":"cancelled","id":"run_1.q3","toolCallId":"call_0_0","answeredBy":"Ada","allowFreeText":true}"#
+    );
+    let told = crate::harness::said_by_tools(&scene.models.asked(MODEL)[1]);
+    assert_eq!(told, [r#"{"status":"cancelled","answeredBy":"Ada","notes":"not today"}"#]);
+}
