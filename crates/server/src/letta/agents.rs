@@ -7,7 +7,7 @@ use crate::letta::declared;
 use crate::letta::denied::Denied;
 use crate::letta::kept::{Kept, Members};
 use crate::letta::listing::Paging;
-use crate::letta::messages::{may_ask, stop_all};
+use crate::letta::messages::{may_be, stop_all};
 use crate::letta::{Asked, Told, shapes};
 
 /// Makes an agent. What it is declared with is checked now, and not when somebody first speaks to it.
@@ -36,7 +36,7 @@ async fn check(asked: &Asked<'_>, id: &Name, members: &Members) -> Result<(), De
     if config.model.is_empty() {
         return Err(Denied::new(422, "model: is missing: name one of GET /v1/models/"));
     }
-    may_ask(asked, &config.model).await?;
+    may_be(asked, &config).await?;
     asked
         .api
         .runner

@@ -8,7 +8,8 @@ use crate::letta::declared::{self, Overrides};
 use crate::letta::denied::Denied;
 use crate::letta::kept::{Kept, Members};
 use crate::letta::listing::{Listing, Paging};
-use crate::letta::messages::{Place, known, may_ask, stop_all};
+use crate::letta::messages::{Place, known, may_be, stop_all};
+use crate::letta::request::RunNote;
 use crate::letta::stream::{Follower, From, Next};
 use crate::letta::{Asked, Told, runs, shapes};
 
@@ -30,7 +31,7 @@ async fn check(asked: &Asked<'_>, agent: &Kept, members: &Members) -> Result<(),
     let now = asked.api.runner.clock.now();
     let draft = Kept::draft(Name::from(""), members.clone(), now);
     let config = declared::config(agent, Some(&draft), &Overrides::default())?;
-    may_ask(asked, &config.model).await?;
+    may_be(asked, &config).await?;
     let model = asked.api.runner.models.model(&config.model);
     model.map_err(|error| Denied::new(422, format!("model: {error}"))).map(drop)
 }
@@ -177,13 +178,15 @@ pub(crate) async fn compact(asked: &Asked<'_>) -> Told {
     let place = asked.place(&asked.id(0)).await?;
     let config =
         declared::config(&place.agent, place.conversation.as_ref(), &Overrides::default())?;
-    may_ask(asked, &config.model).await?;
+    may_be(asked, &config).await?;
     let tenant = asked.caller.tenant.clone();
     let before = in_context(asked, &place.thread).await?;
+    let mut casting = Casting::solo(config, Vec::new());
+    casting.note = Some(RunNote::begun(&place.agent.id, asked.caller.admission.key_id()));
     let start = Start {
         tenant: tenant.clone(),
         thread: Some(place.thread.clone()),
-        casting: Casting::solo(config, Vec::new()),
+        casting,
         said: Vec::new(),
         once: Vec::new(),
     };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use throughline_agent::{Ended, OpenCall, Progress, Stage, State, ToolAnswer, Word};
 use throughline_core::{
-    Body, Json, LogHead, LogId, Name, ToolApprovalResolution, UserQuestionResolution, json,
+    Body, Json, LogHead, LogId, Name, Outcome, ToolApprovalResolution, UserQuestionResolution, json,
 };
 use tokio::time::timeout;
 
@@ -83,17 +83,14 @@ fn words(progress: &Progress, run: &LogId, decisions: &[Decision]) -> Result<Vec
                 }
                 words.push(decide(call.clone(), *approve, reason.clone()));
             }
-            Decision::Return { call, text, is_error } => {
+            Decision::Return { call, parts, is_error } => {
+                let outcome = if *is_error { Outcome::Error } else { Outcome::Ok };
+                let answer = ToolAnswer { outcome, parts: parts.clone() };
                 match &open(progress, run, call, &mut seen)?.stage {
-                    Stage::Client { .. } => {
-                        let answer = if *is_error {
-                            ToolAnswer::error(text.clone())
-                        } else {
-                            ToolAnswer::text(text.clone())
-                        };
-                        returned.push(Ended { call: call.clone(), answer });
+                    Stage::Client { .. } => returned.push(Ended { call: call.clone(), answer }),
+                    Stage::Question { id } => {
+                        words.push(Word::Answer(answered(id, &answer.said())?));
                     }
-                    Stage::Question { id } => words.push(Word::Answer(answered(id, text)?)),
                     _ => {
                         let problem = format!("call {call} waits for no answer of the caller's");
                         return Err(Denied::new(409, problem));
@@ -152,8 +149,8 @@ fn decide(call: Name, approve: bool, reason: Option<Name>) -> Word {
 }
 
 /// An answer to a question that came as a tool's: the documented resolution, or plain words for the only question.
-fn answered(id: &Name, text: &Name) -> Result<UserQuestionResolution, Denied> {
-    let tree = Json::parse(text.to_string()).ok().map(|json| json.tree());
+fn answered(id: &Name, text: &str) -> Result<UserQuestionResolution, Denied> {
+    let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());
     let Some(members) = members else {
         return Err(Denied::new(

@@ -1,6 +1,6 @@
 //! Saying something to an agent, and what was said.
 
-use throughline_agent::{Casting, RunError, Start, Word};
+use throughline_agent::{AgentConfig, Casting, RunError, Start, Word};
 use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
 
 use crate::gateway::Answered;
@@ -147,7 +147,7 @@ async fn decide(
 /// Begins a run, or finds the one that the same request began.
 async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result<LogId, Denied> {
     let config = declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
-    may_ask(asked, &config.model).await?;
+    may_be(asked, &config).await?;
     let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
     let key = asked.caller.admission.key_id();
     let mut casting = Casting::solo(config, request.client_tools.clone());
@@ -190,6 +190,14 @@ async fn busy(
     }
     let message = format!("run {run} is at work in this conversation: wait for it, or cancel it");
     Ok(Denied::busy(&place.thread.0, &run.0, &message))
+}
+
+/// Whether the caller's key may have an agent like that: it must be allowed every model that the agent may ask.
+pub(crate) async fn may_be(asked: &Asked<'_>, config: &AgentConfig) -> Result<(), Denied> {
+    for model in config.models() {
+        may_ask(asked, model).await?;
+    }
+    Ok(())
 }
 
 /// Whether the caller's key may ask for a model, and has something left for it.

@@ -9,7 +9,7 @@ use throughline_core::{
 use crate::console::inbox;
 use crate::gateway::Answered;
 use crate::letta::denied::Denied;
-use crate::letta::messages::{known, may_ask, rewind as rewind_thread};
+use crate::letta::messages::{known, may_ask, may_be, rewind as rewind_thread};
 use crate::letta::request::RunNote;
 use crate::letta::{Asked, Told, runs};
 
@@ -45,7 +45,10 @@ pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     let key = asked.caller.admission.key_id();
     snapshot.casting.note = Some(RunNote::adopted(&snapshot.casting, key));
     for agent in snapshot.casting.agents.values() {
-        may_ask(asked, &agent.model).await?;
+        may_be(asked, agent).await?;
+    }
+    if let Some(model) = &snapshot.progress.model {
+        may_ask(asked, model).await?;
     }
     let tenant = &asked.caller.tenant;
     let begun = asked.api.runner.restore(tenant, snapshot).await?;

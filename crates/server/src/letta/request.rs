@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use throughline_agent::{Casting, ToolSpec};
-use throughline_core::{Body, Json, Media, Name, Node, json};
+use throughline_core::{Body, Json, Media, Name, Node, Part, json};
 
 use crate::letta::declared::Overrides;
 use crate::letta::denied::Denied;
@@ -40,7 +40,7 @@ pub(crate) enum Decision {
     /// Whether it may run; of all that wait, where no call is named.
     Approval { call: Option<Name>, approve: bool, reason: Option<Name> },
     /// What the caller's own tool returned.
-    Return { call: Name, text: Name, is_error: bool },
+    Return { call: Name, parts: Vec<Part>, is_error: bool },
 }
 
 impl Decision {
@@ -248,6 +248,15 @@ impl RunNote {
         note.is_some_and(|tree| tree.root().get("letta").is_some())
     }
 
+    /// The note for a run that nobody said anything for.
+    pub(crate) fn begun(agent: &str, key: Option<&Name>) -> Json {
+        json::object(|o| {
+            o.object("letta", |o| {
+                o.string("agent", agent).maybe_string("key", key.map(|key| &**key));
+            });
+        })
+    }
+
     /// The note for a run that was begun elsewhere, and goes on here.
     pub(crate) fn adopted(casting: &Casting, key: Option<&Name>) -> Json {
         let agent = Self::of(casting).agent;
@@ -328,12 +337,25 @@ fn tool_return(entry: Node<'_>, at: &str) -> Result<Decision, Denied> {
     let call = call.ok_or_else(|| wrong(format!("{at}: a tool_call_id is missing")))?;
     let said = entry.present("tool_return");
     let said = said.ok_or_else(|| wrong(format!("{at}: the tool_return of {call} is missing")))?;
-    let text = said.name().unwrap_or_else(|| {
-        let texts = said.elements().filter_map(|part| part.text_of("text"));
-        Name::from(texts.collect::<Vec<_>>().join("\n"))
-    });
+    let parts = match said.name() {
+        Some(text) => vec![Part::Text(text)],
+        None => returned(said).ok_or_else(|| {
+            let problem = "must be a text, or a list of texts and images";
+            wrong(format!("{at}: the tool_return of {call} {problem}"))
+        })?,
+    };
     let is_error = entry.text_of("status").as_deref() == Some("error");
-    Ok(Decision::Return { call, text, is_error })
+    Ok(Decision::Return { call, parts, is_error })
+}
+
+/// The parts of what a tool returned, if all of them can be shown to a model.
+fn returned(said: Node<'_>) -> Option<Vec<Part>> {
+    let part = |part: Node<'_>| match body(part)? {
+        Body::Text(text) => Some(Part::Text(text)),
+        Body::Media(media) => Some(Part::Media(media)),
+        _ => None,
+    };
+    said.is_array().then(|| said.elements().map(part).collect())?
 }
 
 fn wrong(message: impl AsRef<str>) -> Denied {

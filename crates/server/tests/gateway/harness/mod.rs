@@ -25,7 +25,7 @@ pub(crate) const MODELS: [&str; 4] =
 /// A route: first to a Claude that nobody can reach, then to a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
 /// An endpoint at which nobody listens.
-const DOWN: &str = "down";
+pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
 /// A dialect.

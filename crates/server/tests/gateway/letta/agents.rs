@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::letta::scene::{MODEL, Scene};
+use crate::letta::scene::{MODEL, OTHER, Scene};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_what_it_was_declared_with() {
@@ -91,4 +91,44 @@ async fn a_wrong_declaration_is_refused_with_its_member() {
     }
     let (status, _) = scene.send("poor", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
     assert_eq!(status, 403, "a key may ask for its own models only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_reaches_no_other_model_by_way_of_an_agent() {
+    let scene = Scene::open().await;
+    let other_ways = [
+        json!({"gate": {"otherModels": [OTHER]}}),
+        json!({"context": {"model": OTHER}}),
+        json!({"model": OTHER}),
+    ];
+    for own in &other_ways {
+        let body = json!({"model": MODEL, "throughline": own});
+        let (status, said) = scene.send("narrow", "POST", "/v1/agents/", &body).await;
+        assert_eq!(status, 403, "{own}: {said:?}");
+    }
+    let (status, said) =
+        scene.send("narrow", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
+    assert_eq!(status, 200);
+    let agent: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    let path = format!("/v1/agents/{}", agent["id"].as_str().unwrap());
+    for own in &other_ways {
+        let (status, _) = scene.send("narrow", "PATCH", &path, &json!({"throughline": own})).await;
+        assert_eq!(status, 403, "{own}");
+    }
+    let other = json!({"input": "hi", "override_model": OTHER});
+    let (status, _) = scene.send("narrow", "POST", &format!("{path}/messages"), &other).await;
+    assert_eq!(status, 403);
+    // Nor by way of a snapshot.
+    let hi = json!({"input": "hi"});
+    let (status, said) = scene.send("narrow", "POST", &format!("{path}/messages"), &hi).await;
+    assert_eq!(status, 200);
+    let answer: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    let run = answer["usage"]["run_ids"][0].as_str().unwrap();
+    let snapshot = format!("/v1/throughline/runs/{run}/snapshot");
+    let (_, said) = scene.send("narrow", "GET", &snapshot, &json!(null)).await;
+    let mut snapshot: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    snapshot["progress"]["model"] = json!(OTHER);
+    let path = "/v1/throughline/snapshots";
+    let (status, said) = scene.send("narrow", "POST", path, &snapshot).await;
+    assert_eq!(status, 403, "{said:?}");
 }

@@ -136,3 +136,35 @@ async fn the_caller_runs_its_own_tools() {
         assert_eq!(status, 409, "returned twice: {refused}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_callers_tool_returned_is_kept_whole_or_refused() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let tools = json!([{"name": "local_time", "description": "The time here."}]);
+    let mut body = said("Look at the clock.");
+    body["client_tools"] = tools;
+    let told = scene.ask("POST", &path, &body).await;
+    let call = told["messages"][2]["tool_call"]["tool_call_id"].clone();
+    let returned = |said: &serde_json::Value| {
+        let one =
+            json!({"type": "tool", "tool_call_id": call, "tool_return": said, "status": "success"});
+        json!({"messages": [{"type": "tool_return", "tool_returns": [one]}]})
+    };
+    for said in [json!({"time": "noon"}), json!(12), json!([{"type": "smell", "text": "noon"}])] {
+        let (status, refused) = scene.try_ask("POST", &path, &returned(&said)).await;
+        assert_eq!(status, 422, "{said}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains("list of texts and images"));
+    }
+    let picture = json!({"type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}});
+    let parts = json!([{"type": "text", "text": "noon"}, picture]);
+    let told = scene.ask("POST", &path, &returned(&parts)).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    // The Thread has both, and a snapshot of it.
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let snapshot = format!("/v1/throughline/runs/{run}/snapshot");
+    let snapshot = scene.ask("GET", &snapshot, &json!(null)).await.to_string();
+    assert!(snapshot.contains("noon") && snapshot.contains("aGk="), "{snapshot}");
+}

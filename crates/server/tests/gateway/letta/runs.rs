@@ -1,8 +1,9 @@
 //! Runs: listed, shown, cancelled, reset.
 
 use serde_json::json;
+use throughline_server::routes;
 
-use crate::letta::scene::{Scene, kinds, said};
+use crate::letta::scene::{MODEL, OTHER, Scene, kinds, said};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_shown_with_its_messages_steps_and_usage() {
@@ -84,4 +85,70 @@ async fn a_run_is_cancelled_and_an_agent_begins_again() {
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     let list = scene.ask("GET", &path, &json!(null)).await;
     assert_eq!(list.as_array().unwrap().len(), 4, "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_takes_its_runs_with_it() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let own = scene.say(&agent, "Hello").await;
+    let made = format!("/v1/conversations/?agent_id={agent}");
+    let conversation = scene.ask("POST", &made, &json!({})).await;
+    let conversation = format!("/v1/conversations/{}", conversation["id"].as_str().unwrap());
+    let body = json!({"input": "Hello", "streaming": false});
+    let beside = scene.ask("POST", &format!("{conversation}/messages"), &body).await;
+    let [own, beside] =
+        [own, beside].map(|told| told["messages"][0]["run_id"].as_str().unwrap().to_owned());
+    let gone = async |run: &str| {
+        let mut statuses = Vec::new();
+        // The console looks at all that is kept, whoever began it.
+        let console = ["/v1/throughline/runs/{run}", "/v1/throughline/runs/{run}/events/stream"];
+        let of_runs = routes().iter().filter(|route| route.path.contains("{run}"));
+        for route in of_runs.filter(|route| !console.contains(&route.path)) {
+            let path = route.path.replace("{run}", run);
+            let (status, _) = scene.send("us", route.method, &path, &json!({})).await;
+            statuses.push((route.path, status));
+        }
+        statuses.into_iter().partition::<Vec<_>, _>(|(_, status)| *status == 404)
+    };
+    assert_eq!(gone(&own).await.0, [], "they are there");
+    scene.ask("DELETE", &conversation, &json!(null)).await;
+    assert_eq!(gone(&beside).await.1, [], "of a conversation");
+    assert_eq!(gone(&own).await.0, [], "the agent's own are still there");
+    scene.ask("DELETE", &format!("/v1/agents/{agent}"), &json!(null)).await;
+    assert_eq!(gone(&own).await.1, [], "of an agent");
+    assert_eq!(scene.ask("GET", "/v1/runs/", &json!(null)).await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_model_is_charged_for_its_own_answers_after_a_switch() {
+    let scene = Scene::open().await;
+    let gate =
+        json!({"rules": [{"when": ["unknown"], "then": "retry-other"}], "otherModels": [OTHER]});
+    let agent = scene.agent(&json!({"throughline": {"gate": gate}})).await;
+    let told = scene.say(&agent, "What is the weather? Then switch.").await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    // The first called a tool and then failed; the other answered.
+    let used = async |key: &str| {
+        let (status, said) = scene.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
+        assert_eq!(status, 200);
+        let used: serde_json::Value = serde_json::from_slice(&said).unwrap();
+        let lines = used["models"].as_array().unwrap().iter();
+        let line = |line: &serde_json::Value| {
+            let number = |name: &str| line[name].as_u64().unwrap();
+            (line["model"].as_str().unwrap().to_owned(), number("calls"), number("tokens"))
+        };
+        lines.map(line).collect::<Vec<_>>()
+    };
+    let mut lines = used("us").await;
+    while lines.len() < 2 {
+        lines = used("us").await;
+    }
+    lines.sort();
+    assert_eq!(lines, [(OTHER.to_owned(), 1, 110), (MODEL.to_owned(), 1, 110)]);
+    assert_eq!(used("them").await, []);
+    // A summary is its caller's, too.
+    let summary = format!("/v1/agents/{agent}/summarize");
+    scene.ask("POST", &summary, &json!({})).await;
+    while !used("us").await.contains(&(MODEL.to_owned(), 2, 220)) {}
 }

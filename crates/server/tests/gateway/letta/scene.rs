@@ -24,6 +24,8 @@ use crate::harness::{Opening, begin, serve_on, upstream};
 use crate::letta::promised;
 
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
+/// Another model, which never fails.
+pub(crate) const OTHER: &str = "claude-opus-4-5";
 
 /// What a scripted model does next.
 enum Says {
@@ -47,7 +49,10 @@ impl Model for Scripted {
 
     fn ask(&self, call: Call) -> Asking<'_> {
         let words = last_words(&call);
-        let says = script(&call, &words);
+        let says = match script(&call, &words) {
+            Says::Fails if self.target.model() == OTHER => Says::Text("I will.".to_owned()),
+            says => says,
+        };
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
         let reply = match says {
             Says::Fails => {
@@ -150,6 +155,9 @@ fn script(call: &Call, words: &str) -> Says {
     if is_summary {
         return Says::Text(r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned());
     }
+    if has_result && words.contains("switch") {
+        return Says::Fails;
+    }
     if has_result {
         return Says::Text("That is what the tools say.".to_owned());
     }
@@ -174,14 +182,13 @@ fn script(call: &Call, words: &str) -> Says {
     }
 }
 
-struct OneModel(Arc<Scripted>);
+struct TwoModels([Arc<Scripted>; 2]);
 
-impl Models for OneModel {
+impl Models for TwoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if name.ends_with(MODEL) {
-            return Ok(Arc::clone(&self.0) as Arc<dyn Model>);
-        }
-        Err(ModelError::new(Trouble::Other, format!("there is no model {name}")))
+        let found = self.0.iter().find(|model| name.ends_with(model.target.model()));
+        let nobody = || ModelError::new(Trouble::Other, format!("there is no model {name}"));
+        Ok(Arc::clone(found.ok_or_else(nobody)?) as Arc<dyn Model>)
     }
 }
 
@@ -235,7 +242,11 @@ impl Keyring for Keys {
             Some(name) => Admission::Key {
                 tenant: Tenant::from(name),
                 id: Name::from(name),
-                models: if name == "poor" { vec!["gpt-*".into()] } else { Vec::new() },
+                models: match name {
+                    "poor" => vec!["gpt-*".into()],
+                    "narrow" => vec!["claude-sonnet-*".into()],
+                    _ => Vec::new(),
+                },
                 allowance: Allowance::default(),
             },
         };
@@ -254,8 +265,10 @@ pub(crate) struct Scene {
 
 /// The agents of a process.
 fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: Arc<Semaphore>) -> AgentApi {
-    let target = Catalog::builtin().target_for("anthropic", MODEL, "test").unwrap();
-    let models = OneModel(Arc::new(Scripted { target, gate }));
+    let models = TwoModels([MODEL, OTHER].map(|name| {
+        let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
+        Arc::new(Scripted { target, gate: Arc::clone(&gate) })
+    }));
     let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
     let tools = [
         with_text("get_weather", "city").idempotent(),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use http_body_util::BodyExt as _;
+use serde_json::json;
 use throughline_agent::{Ports, Runner, Tool};
 use throughline_codec::Catalog;
 use throughline_core::{ModelError, Name, Trouble};
@@ -11,8 +13,11 @@ use throughline_server::{AgentApi, ReplayMode};
 use throughline_sim::{Ledger, Verdict};
 use throughline_testkit::figure;
 
-use crate::harness::{Gate, MODELS, Opening, official, upstream};
+use crate::harness::{DOWN, Gate, MODELS, Opening, official, upstream};
 use crate::letta::scene::{Counted, Now, noting, with_text};
+
+/// A name that stands for two models, the first of which is not there.
+const ROUTE: &str = "in-turn";
 
 /// Each model's row.
 fn row_of(model: &str) -> Option<&'static str> {
@@ -27,6 +32,13 @@ fn row_of(model: &str) -> Option<&'static str> {
 
 fn models(simulators: &str) -> EndpointModels {
     EndpointModels::new(Arc::new(upstream(simulators)), |name| {
+        if name == ROUTE {
+            // The first is not there, and the next has another wire.
+            let first = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "sim");
+            let next = Catalog::builtin().target_for("openai", "gpt-5.2", "sim");
+            let next = (Name::from("sim-openai"), next.unwrap());
+            return Ok(vec![(Name::from(DOWN), first.unwrap()), next]);
+        }
         let model = name.strip_prefix("sim/").unwrap_or(name);
         let row = row_of(model);
         let row = row
@@ -99,4 +111,29 @@ async fn sdk_python_letta_with_the_simulators() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_letta_with_the_simulators() {
     run("node", "letta_simulated.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_route_the_next_is_asked_where_one_does_not_answer() {
+    let gate = open().await;
+    let ask = async |path: &str, body: serde_json::Value| -> serde_json::Value {
+        let headers = [("content-type", "application/json")];
+        let response = gate.begin("POST", path, body.to_string().into_bytes(), &headers).await;
+        let status = response.status().as_u16();
+        let said = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(status, 200, "{said:?}");
+        serde_json::from_slice(&said).unwrap()
+    };
+    let agent = json!({"model": ROUTE, "tools": ["get_weather"]});
+    let agent = ask("/v1/agents/", agent).await["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/agents/{agent}/messages");
+    for words in ["What is the weather in Paris?", "And in Rome?"] {
+        let told = ask(&path, json!({"input": words})).await;
+        assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    }
+    gate.assert_nothing_refused();
+    let ledger = gate.ledger();
+    assert!(ledger.entries.iter().all(|entry| entry.model == "gpt-5.2"));
+    // Whoever answered gets back what it sealed, although another one is always asked first.
+    assert_all_came_back(&ledger);
 }
