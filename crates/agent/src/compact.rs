@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Body, Call, Item, ItemId, Json, Name, Node, Place, ReflectionRecord, Role, SummaryFactItem,
-    SummaryIntegrityCheck, SummaryRecord, Tree,
+    Body, Call, Item, ItemId, Json, MemoryFact, Name, Node, Place, ReflectionRecord, Role,
+    SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, Tree,
 };
 
 use crate::call::{said, speaker};
@@ -159,6 +159,37 @@ pub(crate) fn read(said: &str, before: Option<&SummaryRecord>, at: Timestamp) ->
     Summary { text, record }
 }
 
+/// The facts that are remembered after a summary: what it holds for settled, over what was known. What it says no longer holds
+/// is marked as that.
+pub(crate) fn remembered(
+    known: &[MemoryFact],
+    record: &SummaryRecord,
+    turn: u64,
+) -> Vec<MemoryFact> {
+    let mut facts = known.to_vec();
+    let now = &record.created_at;
+    for fact in record.stable_facts.iter().flatten() {
+        let place = facts.iter().position(|known| known.key == fact.key).unwrap_or_else(|| {
+            facts.push(MemoryFact::new(fact.key.clone(), Name::default()));
+            facts.len() - 1
+        });
+        let Some(known) = facts.get_mut(place) else { continue };
+        if known.value != fact.value || known.obsolete == Some(true) {
+            known.value = fact.value.clone();
+            (known.obsolete, known.source_turn) = (None, Some(turn));
+            known.last_updated_at.clone_from(now);
+        }
+    }
+    let gone = record.discarded_obsolete.as_deref().unwrap_or_default();
+    for known in facts.iter_mut().filter(|known| gone.contains(&known.key)) {
+        if known.obsolete != Some(true) {
+            known.obsolete = Some(true);
+            known.last_updated_at.clone_from(now);
+        }
+    }
+    facts
+}
+
 /// What the model is shown instead of what is covered.
 pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> String {
     let mut text = format!("Summary of the earlier conversation:\n{}", summary.text);
@@ -171,8 +202,9 @@ pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> Strin
     let facts =
         record.stable_facts.iter().flatten().map(|fact| format!("{}: {}", fact.key, fact.value));
     list(&mut text, "Facts", facts.collect());
-    let memory =
-        state.smart.memory_facts.iter().flatten().filter(|fact| fact.obsolete != Some(true));
+    let is_told = |key: &Name| record.stable_facts.iter().flatten().any(|fact| fact.key == *key);
+    let memory = state.smart.memory_facts.iter().flatten();
+    let memory = memory.filter(|fact| fact.obsolete != Some(true) && !is_told(&fact.key));
     list(
         &mut text,
         "Remembered",

@@ -65,7 +65,7 @@ pub enum RunEvent {
     /// What became of the Items and Seals of a request.
     Replay(ReplayEvent),
     /// What a turn cost, and the run so far.
-    Usage(UsageEvent),
+    Usage(Box<UsageEvent>),
     /// An event of another type, verbatim.
     Unknown(Json),
 }
@@ -107,7 +107,7 @@ impl RunEvent {
             LimitEvent::TYPE => Self::Limit(Record::read(&fields("LimitEvent")?)?),
             GateEvent::TYPE => Self::Gate(Record::read(&fields("GateEvent")?)?),
             ReplayEvent::TYPE => Self::Replay(Record::read(&fields("ReplayEvent")?)?),
-            UsageEvent::TYPE => Self::Usage(Record::read(&fields("UsageEvent")?)?),
+            UsageEvent::TYPE => Self::Usage(Box::new(Record::read(&fields("UsageEvent")?)?)),
             _ => Self::Unknown(document.clone()),
         })
     }

@@ -123,8 +123,8 @@ pub trait Store: Send + Sync {
     fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
     -> Boxed<'a, Vec<Pending>>;
 
-    /// The Runs of all tenants that stand as [`RUNNING`] although nobody holds them and nobody has written to them for so long:
-    /// at most `limit` of them, behind the one of that place. It is the one reading that names no tenant: whoever asks goes on
+    /// The Runs of all tenants that nobody holds although there is something to do: they stand as [`RUNNING`] and nobody has
+    /// written to them for so long, or they wait for somebody whose time was up since. At most `limit` of them, behind the one of that place. It is the one reading that names no tenant: whoever asks goes on
     /// with Runs for all of them.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
 }

@@ -112,7 +112,7 @@ const EVENTS: [(&str, &str, &str); 22] = [
     ),
     (
         "usage",
-        r#"{"type":"usage","model":"m","purpose":"summary","usage":{"inputTokens":1},"total":{"inputTokens":2},"costUsd":0.01,"totalCostUsd":0.02}"#,
+        r#"{"type":"usage","model":"m","asked":"m-1","account":"work","purpose":"summary","usage":{"inputTokens":1},"total":{"inputTokens":2},"costUsd":0.01,"totalCostUsd":0.02}"#,
         r#"{"type":"usage"}"#,
     ),
 ];

@@ -256,9 +256,8 @@ impl HttpTool {
         } else if let Some(text) = read(&body, is_whole) {
             parts.text(text);
         } else {
-            let what =
-                format!("The answer is no text but bytes of `{kind}`, which cannot be shown.");
-            return Ok(ToolAnswer::error(what));
+            // The request did what it did, whether or not its answer can be read.
+            parts.text(&format!("[The answer is bytes of `{kind}`, which cannot be shown.]"));
         }
         if !is_whole {
             parts.cut();

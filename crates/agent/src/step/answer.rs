@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use throughline_core::{
-    Body, FinalAnswerEvent, Item, ItemId, Json, MessageEvent, Name, Number, Outcome, Place,
-    ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, Stop, SummarizationEvent, ThoughtEvent,
-    ThoughtKind, ThoughtPhase, ToolCall, Trouble, TurnEvent, TurnPhase, Usage, UsageEvent, json,
+    Body, FinalAnswerEvent, Item, ItemId, Json, MemoryFact, MessageEvent, Name, Number, Outcome,
+    Place, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, Stop, SummarizationEvent,
+    SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase, ToolCall, Trouble, TurnEvent,
+    TurnPhase, Usage, UsageEvent, json,
 };
 
 use crate::action::Refusal;
@@ -63,6 +64,8 @@ impl Step {
         };
         let event = UsageEvent {
             model: Some(heard.reply.origin.answered.clone()),
+            asked: Some(heard.reply.origin.asked.clone()),
+            account: Some(heard.reply.origin.account.clone()),
             purpose: (heard.purpose != Purpose::Turn).then(|| heard.purpose.as_str().into()),
             usage: Some(tokens(usage)),
             total: Some(tokens(&total)),
@@ -70,7 +73,7 @@ impl Step {
             total_cost_usd: heard.cost.and_then(|_| Number::of(spent.cost_usd)),
             ..UsageEvent::default()
         };
-        self.tell(RunEvent::Usage(event));
+        self.tell(RunEvent::Usage(Box::new(event)));
         if heard.fates != Replayed::default() {
             let event = replayed(&heard.fates, self.state.progress.turn);
             self.tell(RunEvent::Replay(event));
@@ -260,6 +263,7 @@ impl Step {
         let mut summary = compact::read(&text, earlier, self.at);
         let tokens_before = self.state.window.tokens();
         let covered = self.state.window.cover(before);
+        self.remember(&summary.record);
         let words = compact::words(&summary, &self.state, &covered);
         let id = self.fresh("i");
         let item = compact::item(id, &words, &covered, self.state.window.summary.as_ref());
@@ -288,6 +292,17 @@ impl Step {
             self.end(RunStatus::Completed, "summarised");
         } else {
             self.next();
+        }
+    }
+
+    /// What a summary holds for settled is remembered beyond it.
+    fn remember(&mut self, record: &SummaryRecord) {
+        let known = self.state.smart.memory_facts.as_deref().unwrap_or_default();
+        let facts = compact::remembered(known, record, self.state.progress.turn);
+        if facts != known {
+            let list = facts.iter().map(MemoryFact::json).collect::<Vec<_>>();
+            self.set("memoryFacts", json::array_of(&list));
+            self.state.smart.memory_facts = Some(facts);
         }
     }
 

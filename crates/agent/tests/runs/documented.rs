@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use throughline_agent::{AgentConfig, AskUser, Listener, RunStatus, Start, ToolSpec, Word};
 use throughline_core::{
-    Body, Call, CostEstimator, Item, Json, Name, ReasoningConfig, ReflectionRecord, RunEvent,
-    TokenCounter, Usage, UserQuestionEvent, UserQuestionResolution,
+    Asking, Body, Call, CostEstimator, Item, Json, Model, ModelError, Models, Name,
+    ReasoningConfig, ReflectionRecord, RunEvent, Target, TokenCounter, Usage, UserQuestionEvent,
+    UserQuestionResolution,
 };
 
 use crate::harness::{Cast, Says, Scene, USED, results, us};
@@ -90,6 +91,40 @@ async fn agent_options_bring_a_token_counter_and_a_cost_estimator() {
     let state = scene.state(&begun.run).await;
     assert_eq!(state.window.tokens(), 4 + 5);
     assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there is no table of prices");
+}
+
+/// A name that stands for two models, of which the second answers.
+#[derive(Clone)]
+struct Route(Arc<dyn Model>, Arc<dyn Model>);
+
+impl Model for Route {
+    fn target(&self) -> &Target {
+        self.0.target()
+    }
+
+    fn ask(&self, call: Call) -> Asking<'_> {
+        self.1.ask(call)
+    }
+}
+
+impl Models for Route {
+    fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[tokio::test]
+async fn a_cost_estimator_is_asked_about_who_answered() {
+    let script = |_: &Call| Says::Text("here");
+    let models = Cast::default().with(MODEL, script).with("claude-opus-4-5", script);
+    let mut scene = Scene::new(models, Vec::new()).await;
+    let of = |name: &str| scene.models.model(name).unwrap();
+    let priced = Arc::new(Priced::default());
+    scene.runner.models = Arc::new(Route(of(MODEL), of("claude-opus-4-5")));
+    scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
+    let (_, status) = scene.run(AgentConfig::minimal("route"), "go").await;
+    assert_eq!(status, RunStatus::Completed);
+    assert_eq!(*priced.0.lock().unwrap(), [("test/claude-opus-4-5".to_owned(), USED)]);
 }
 
 #[tokio::test]
@@ -315,4 +350,45 @@ async fn a_question_may_be_cancelled_whatever_it_requires() {
     );
     let told = crate::harness::said_by_tools(&scene.models.asked(MODEL)[1]);
     assert_eq!(told, [r#"{"status":"cancelled","answeredBy":"Ada","notes":"not today"}"#]);
+}
+
+#[tokio::test]
+async fn memory_facts_are_what_summaries_hold_for_settled() {
+    let is_summary =
+        |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
+    let models = Cast::default().with(MODEL, move |call| {
+        if !is_summary(call) {
+            return Says::Text("yes");
+        }
+        if text_of(&call.items[0]).contains("I moved") {
+            return Says::Text(
+                r#"{"summary":"moved","stable_facts":[{"key":"city","value":"Bern"}],"discarded_obsolete":["street"]}"#,
+            );
+        }
+        Says::Text(
+            r#"{"summary":"met","stable_facts":[{"key":"city","value":"Basel"},{"key":"street","value":"Rheingasse"}]}"#,
+        )
+    });
+    let scene = Scene::new(models, Vec::new()).await;
+    let (first, _) = scene.run(AgentConfig::minimal(MODEL), "I live in Basel.").await;
+    let thread = first.thread;
+    let summarised = async || {
+        let start = Scene::start(AgentConfig::minimal(MODEL), "");
+        let start = Start { thread: Some(thread.clone()), said: Vec::new(), ..start };
+        let begun = scene.runner.begin_compaction(start).await.unwrap();
+        scene.runner.drive(&us(), &begun.run).await.unwrap();
+        let facts = scene.state(&begun.run).await.smart.memory_facts.unwrap();
+        facts.iter().map(|fact| fact.json().as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let fact = |key: &str, value: &str, more: &str| {
+        format!(
+            r#"{{"key":"{key}","value":"{value}","sourceTurn":0{more},"lastUpdatedAt":"2027-01-15T08:00:00Z"}}"#
+        )
+    };
+    let street = |more: &str| fact("street", "Rheingasse", more);
+    assert_eq!(summarised().await, [fact("city", "Basel", ""), street("")]);
+    let start = Scene::start(AgentConfig::minimal(MODEL), "I moved to Bern.");
+    let begun = scene.runner.begin(Start { thread: Some(thread.clone()), ..start }).await.unwrap();
+    scene.runner.drive(&us(), &begun.run).await.unwrap();
+    assert_eq!(summarised().await, [fact("city", "Bern", ""), street(r#","obsolete":true"#)]);
 }

@@ -536,8 +536,12 @@ record! {
     /// What a turn cost, and the run so far. Ours.
     #[derive(Default)]
     UsageEvent is "usage" {
-        /// The model that was asked.
+        /// The model that answered.
         "model" => model?: Name,
+        /// The model that was asked for, as its provider calls it.
+        "asked" => asked?: Name,
+        /// The account that was asked, by its configured label.
+        "account" => account?: Name,
         /// What it was asked for, where that is not the next step.
         "purpose" => purpose?: Name,
         /// Tokens of this answer.

@@ -1,14 +1,14 @@
 //! The tasks that drive runs. A run belongs to the store and not to its task: whoever is gone is replaced.
 //!
-//! What a run used while it was driven here is charged to the key that began it.
+//! What a run uses while it is driven here is charged to the key that began it, answer by answer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use throughline_agent::{Casting, ModelSpent, Progress, Runner, Spent};
-use throughline_core::{LogId, Name, Tenant, Usage};
+use throughline_agent::{Listener, Runner};
+use throughline_core::{LogId, Name, RunEvent, Tenant, Usage, UsageEvent};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -79,39 +79,19 @@ impl Drives {
     }
 
     async fn drive_once(&self, tenant: &Tenant, run: &LogId) {
-        let before = self.runner.progress(tenant, run).await;
+        let mut hand = self.hand();
+        if let (Some(book), Ok((casting, _))) =
+            (self.book.get(), self.runner.progress(tenant, run).await)
+        {
+            hand.listener = Some(Arc::new(Charging {
+                book: Arc::clone(book),
+                tenant: tenant.clone(),
+                key: RunNote::of(&casting).key,
+                besides: hand.listener.take(),
+            }));
+        }
         // Whether it came to rest, failed or is somebody else's: who waits for it looks at the store.
-        let is_ours = self.hand().drive(tenant, run).await.is_ok();
-        let after = self.runner.progress(tenant, run).await;
-        if let (Ok((casting, before)), Ok((_, after)), true) = (before, after, is_ours) {
-            self.charge(tenant, &casting, &before, &after);
-        }
-    }
-
-    /// Each model is charged for its own answers, whoever was asked first.
-    fn charge(&self, tenant: &Tenant, casting: &Casting, before: &Progress, after: &Progress) {
-        let Some(book) = self.book.get() else { return };
-        let meter = &book.meter;
-        for now in &after.by_model {
-            let is_it = |one: &&ModelSpent| one.account == now.account && one.model == now.model;
-            let then = before.by_model.iter().find(is_it);
-            let (spent, calls) = then.map_or((Spent::default(), 0), |one| (one.spent, one.answers));
-            let calls = now.answers.saturating_sub(calls);
-            if calls == 0 {
-                continue;
-            }
-            let usage = Usage {
-                input: now.spent.input.saturating_sub(spent.input),
-                cached: now.spent.cached.saturating_sub(spent.cached),
-                written: 0,
-                output: now.spent.output.saturating_sub(spent.output),
-                thought: now.spent.thought.saturating_sub(spent.thought),
-            };
-            let (provider, model) = (now.account.clone(), now.model.clone());
-            let used = Used::of(calls, usage, meter.price(&provider, &model));
-            let key = RunNote::of(casting).key;
-            meter.charge(UsedFor { tenant: tenant.clone(), key, provider, model }, &used);
-        }
+        drop(hand.drive(tenant, run).await);
     }
 
     /// Whether something happened to the run while it was driven. If not, it is driven no more.
@@ -143,5 +123,48 @@ impl Drives {
 
     fn at_work(&self) -> MutexGuard<'_, AtWork> {
         self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Charges each answer that is kept, at the price of whoever gave it.
+struct Charging {
+    book: Arc<Operations>,
+    tenant: Tenant,
+    /// The key that began the run.
+    key: Option<Name>,
+    /// Who listens besides.
+    besides: Option<Arc<dyn Listener>>,
+}
+
+impl Charging {
+    fn charge(&self, event: &UsageEvent) {
+        let (Some(used), Some(provider), Some(model)) =
+            (&event.usage, &event.account, &event.asked)
+        else {
+            return;
+        };
+        let usage = Usage {
+            input: used.input_tokens.unwrap_or(0),
+            cached: used.cached_input_tokens.unwrap_or(0),
+            written: 0,
+            output: used.output_tokens.unwrap_or(0),
+            thought: used.reasoning_tokens.unwrap_or(0),
+        };
+        let meter = &self.book.meter;
+        let used = Used::of(1, usage, meter.price(provider, model));
+        let (provider, model) = (provider.clone(), model.clone());
+        let (tenant, key) = (self.tenant.clone(), self.key.clone());
+        meter.charge(UsedFor { tenant, key, provider, model }, &used);
+    }
+}
+
+impl Listener for Charging {
+    fn on_event(&self, run: &Name, event: &RunEvent) {
+        if let RunEvent::Usage(event) = event {
+            self.charge(event);
+        }
+        if let Some(besides) = &self.besides {
+            besides.on_event(run, event);
+        }
     }
 }

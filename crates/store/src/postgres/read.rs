@@ -236,7 +236,8 @@ pub(super) async fn pending(
         .collect()
 }
 
-/// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
+/// The runs of all tenants that are held by nobody and stand as running, not written to for so long; or as waiting, for
+/// something whose time was up since they were written to.
 pub(super) async fn unattended(
     shared: &Shared,
     idle: Duration,
@@ -247,7 +248,15 @@ pub(super) async fn unattended(
                LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name \
                WHERE l.status = 'running' AND l.id > $1 AND l.kind = 2 AND l.gone IS NULL \
                AND l.updated <= throughline_now() - $2 \
-               AND (h.until IS NULL OR h.until <= throughline_now()) ORDER BY l.id LIMIT $3";
+               AND (h.until IS NULL OR h.until <= throughline_now()) \
+               UNION \
+               SELECT t.name, l.name, l.id FROM pending p JOIN logs l ON l.id = p.log \
+               JOIN tenants t ON t.id = l.tenant \
+               LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name \
+               WHERE p.taken IS NULL AND p.expires IS NOT NULL AND p.expires <= throughline_now() \
+               AND p.expires > l.updated AND l.status = 'waiting' AND l.id > $1 AND l.kind = 2 \
+               AND l.gone IS NULL AND (h.until IS NULL OR h.until <= throughline_now()) \
+               ORDER BY 3 LIMIT $3";
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let idle = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
     let rows = shared.server.query(sql, &[&after, &idle, &i64::from(limit)]).await?;

@@ -400,7 +400,8 @@ pub(super) fn pending(
     found.collect()
 }
 
-/// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
+/// The runs of all tenants that are held by nobody and stand as running, not written to for so long; or as waiting, for
+/// something whose time was up since they were written to.
 pub(super) fn unattended(
     db: &Connection,
     idle: Duration,
@@ -412,7 +413,14 @@ pub(super) fn unattended(
     let find = "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant
                 LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
                 WHERE l.status = 'running' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL AND l.updated <= ?2
-                AND (h.until IS NULL OR h.until <= ?3) ORDER BY l.id LIMIT ?4";
+                AND (h.until IS NULL OR h.until <= ?3)
+                UNION
+                SELECT t.name, l.name, l.id FROM pending p JOIN logs l ON l.id = p.log JOIN tenants t ON t.id = l.tenant
+                LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
+                WHERE p.taken IS NULL AND p.expires IS NOT NULL AND p.expires <= ?3 AND p.expires > l.updated
+                AND l.status = 'waiting' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL
+                AND (h.until IS NULL OR h.until <= ?3)
+                ORDER BY 3 LIMIT ?4";
     let mut find = db.prepare_cached(find)?;
     let found = find.query_map(params![number(after), since, now, limit], |row| {
         let (tenant, run) = (Tenant(row.get(0)?), LogId(row.get(1)?));

@@ -121,6 +121,7 @@ CREATE TABLE pending (
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pending_log ON pending (tenant, log);
+CREATE INDEX pending_expires ON pending (expires) WHERE taken IS NULL AND expires IS NOT NULL;
 
 -- The Vault: captured turns, whose contents are records.
 CREATE TABLE turns (

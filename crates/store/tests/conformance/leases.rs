@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Fence, Lease, LogId, LogOpening, RUNNING, Store, StoreError, Tenant,
+    Append, Asked, Batch, Fence, Lease, LogId, LogOpening, RUNNING, Store, StoreError, Tenant,
 };
 use throughline_store::Journal;
 use tokio::task::JoinSet;
@@ -219,4 +219,26 @@ pub(crate) async fn a_run_that_somebody_is_at_is_left_alone<H: Harness>() {
     journal.commit(batch(waits)).await.unwrap();
     journal.forget_run(&us(), &log("forgotten")).await.unwrap();
     assert_eq!(unattended(&journal, Duration::ZERO).await, []);
+}
+
+pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    for (name, expires_in) in [("soon", Some(SHORT)), ("late", Some(LONG)), ("never", None)] {
+        running(&journal, &us(), name).await;
+        let mut asking = batch(Append::to(log(name)).status("waiting"));
+        let (id, kind) = (name.into(), "approval".into());
+        asking.asks = vec![Asked { id, kind, log: log(name), expires_in }];
+        journal.commit(asking).await.unwrap();
+    }
+    let found = vec![(us(), log("soon"))];
+    soon(async { while unattended(&journal, LONG).await != found {} }).await;
+    // Whoever has it in hand is left alone, and who has settled it is not found again.
+    let lease = journal.lease(&us(), &log("soon"), "holder", LONG).await.unwrap();
+    assert_eq!(unattended(&journal, LONG).await, []);
+    let mut settled = Append::to(log("soon")).status("waiting");
+    settled.fence = Some(lease.fence);
+    journal.commit(batch(settled)).await.unwrap();
+    journal.release(&us(), &log("soon"), lease.fence).await.unwrap();
+    assert_eq!(unattended(&journal, LONG).await, []);
 }

@@ -45,7 +45,8 @@ macro_rules! suite {
             leases: a_held_log_takes_only_its_holders_writes, a_paused_holder_writes_nothing_late,
                 each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
                 a_released_log_is_free, a_log_is_held_before_it_begins, one_of_many_gets_the_lease,
-                a_run_that_nobody_is_at_is_found, a_run_that_somebody_is_at_is_left_alone;
+                a_run_that_nobody_is_at_is_found, a_run_that_somebody_is_at_is_left_alone,
+                a_run_that_waits_for_what_is_too_late_is_found;
             events: events_are_numbered_from_one, events_are_read_after_any_number,
                 a_run_is_followed_on_the_same_node, a_run_is_followed_from_another_node,
                 many_follow_one_run, waiting_ends_when_the_store_closes;

@@ -264,10 +264,10 @@ pub(crate) struct Scene {
 }
 
 /// The agents of a process.
-fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: Arc<Semaphore>) -> AgentApi {
+fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: &Arc<Semaphore>) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        Arc::new(Scripted { target, gate: Arc::clone(&gate) })
+        Arc::new(Scripted { target, gate: Arc::clone(gate) })
     }));
     let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
     let tools = [
@@ -310,7 +310,7 @@ impl Scene {
         let opening = Opening {
             keyring: Arc::new(Keys),
             agents: Some(Box::new(move |store| {
-                agents(store, &noted, held).with_archive(Arc::new(archive))
+                agents(store, &noted, &held).with_archive(Arc::new(archive))
             })),
             ..Opening::of(ReplayMode::Repair)
         };
