@@ -364,7 +364,7 @@ fn types(browser: &Browser, stage: &Stage) {
     browser.press(&["?"]);
     browser.wait("document.querySelector('dialog[open]')");
     browser.press(&[ESCAPE]);
-    browser.wait("!document.querySelector('dialog[open]')");
+    browser.wait("!document.querySelector('dialog')");
     browser.press(&["/"]);
     browser.wait("document.activeElement.type === 'search'");
     browser.press(&["t", "r", "a", "i", "n"]);

@@ -73,18 +73,10 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     write(stage, &run, &texts);
     browser.open(&stage.page(&format!("run/{run}")));
     browser.wait("document.querySelector('.connection.ended')");
-    // All of it is looked at: down to the end, window by window.
-    let mut at = -1;
-    loop {
-        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
-        let next: i64 = place.as_str().unwrap().parse().unwrap();
-        if next == at {
-            break;
-        }
-        at = next;
-        browser.wait("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
-        untouched(browser);
-    }
+    looked_through(browser);
+    browser.open(&stage.page(&format!("trace/{run}")));
+    browser.wait("document.querySelectorAll('.span').length > 8");
+    looked_through(browser);
     browser.open(&stage.page("runs"));
     browser.wait("document.querySelectorAll('tbody tr').length >= 100");
     untouched(browser);
@@ -103,11 +95,27 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     }
 }
 
+/// All of a long list is looked at: down to its end, window by window, with all opened that can be.
+fn looked_through(browser: &Browser) {
+    let mut at = -1;
+    loop {
+        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
+        let next: i64 = place.as_str().unwrap().parse().unwrap();
+        if next == at {
+            break;
+        }
+        at = next;
+        browser.run("document.querySelectorAll('.span > button[aria-expanded=false]').forEach((one) => one.click())");
+        browser.wait("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
+        untouched(browser);
+    }
+}
+
 /// Nothing ran, and the page has no element but its own.
 fn untouched(browser: &Browser) {
     let found = browser.run(
         "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
-         return { ran: window.__ran ?? null, odd: [...odd].map((one) => one.outerHTML.slice(0, 200)), hidden: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069\\u061c\\u200e\\u200f]/.test(document.querySelector('main').textContent) }",
+         return { ran: window.__ran ?? null, odd: [...odd].map((one) => one.outerHTML.slice(0, 200)), hidden: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069\\u061c\\u200b\\u200e\\u200f\\ufeff]/.test(document.querySelector('main').textContent) }",
     );
     assert_eq!(found, json!({"ran": null, "odd": [], "hidden": false}));
 }
@@ -116,7 +124,7 @@ fn untouched(browser: &Browser) {
 fn is_plain(said: &str) {
     let odd = said.chars().find(|letter| {
         (letter.is_control() && !matches!(letter, '\n' | '\t'))
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+            || matches!(letter, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' | '\u{feff}')
     });
     assert_eq!(odd, None, "{:?}", said.chars().take(400).collect::<String>());
 }
