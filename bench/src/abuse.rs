@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::gateway::{self, Capture};
+use crate::gateway::{self, Capture, Disk};
 use crate::load::{self, Line, Measured, Work};
 use crate::process::Server;
 use crate::reply::Model;
@@ -33,10 +33,15 @@ enum Abuse {
     StalledProvider,
     BrokenOff,
     Garbage,
+    BrokenProvider,
+    BabblingProvider,
+    MistypedProvider,
+    ProviderElsewhere,
+    FullDisk,
 }
 
 impl Abuse {
-    const ALL: [Abuse; 7] = [
+    const ALL: [Abuse; 12] = [
         Abuse::DeepJson,
         Abuse::HugeBody,
         Abuse::SlowHeaders,
@@ -44,6 +49,11 @@ impl Abuse {
         Abuse::StalledProvider,
         Abuse::BrokenOff,
         Abuse::Garbage,
+        Abuse::BrokenProvider,
+        Abuse::BabblingProvider,
+        Abuse::MistypedProvider,
+        Abuse::ProviderElsewhere,
+        Abuse::FullDisk,
     ];
 
     fn name(self) -> &'static str {
@@ -55,13 +65,26 @@ impl Abuse {
             Abuse::StalledProvider => "1,000 streams that do not go on",
             Abuse::BrokenOff => "streams whose caller goes away",
             Abuse::Garbage => "bodies that are no JSON",
+            Abuse::BrokenProvider => "streams that break, at every byte",
+            Abuse::BabblingProvider => "streams of no events",
+            Abuse::MistypedProvider => "streams of another type",
+            Abuse::ProviderElsewhere => "a provider that points elsewhere",
+            Abuse::FullDisk => "streams, and the disk is full",
         }
     }
 
     fn crowd(self) -> usize {
         match self {
             Abuse::SlowHeaders | Abuse::SlowReaders | Abuse::StalledProvider => CROWD,
-            Abuse::DeepJson | Abuse::HugeBody | Abuse::BrokenOff | Abuse::Garbage => FEW,
+            Abuse::DeepJson
+            | Abuse::HugeBody
+            | Abuse::BrokenOff
+            | Abuse::Garbage
+            | Abuse::BrokenProvider
+            | Abuse::BabblingProvider
+            | Abuse::MistypedProvider
+            | Abuse::ProviderElsewhere
+            | Abuse::FullDisk => FEW,
         }
     }
 
@@ -94,11 +117,12 @@ impl Abuse {
                 connection.write_all(&body).await?;
                 std::future::pending::<()>().await;
             }
-            Abuse::StalledProvider => {
-                let mut line = Line::open(address).await?;
-                let response = line.post("/v1/messages", talk(Model::Held).request(true)).await?;
-                response.into_body().collect().await?;
-            }
+            Abuse::StalledProvider => streamed(address, Model::Held).await?,
+            Abuse::BrokenProvider => streamed(address, Model::Broken).await?,
+            Abuse::BabblingProvider => streamed(address, Model::Babbling).await?,
+            Abuse::MistypedProvider => streamed(address, Model::Mistyped).await?,
+            Abuse::ProviderElsewhere => streamed(address, Model::Elsewhere).await?,
+            Abuse::FullDisk => streamed(address, Model::Long).await?,
             Abuse::BrokenOff => {
                 let mut line = Line::open(address).await?;
                 let body = talk(Model::Held).request(true);
@@ -120,6 +144,14 @@ fn head(length: &str) -> String {
     )
 }
 
+/// Reads a stream to its end.
+async fn streamed(address: SocketAddr, model: Model) -> anyhow::Result<()> {
+    let mut line = Line::open(address).await?;
+    let response = line.post("/v1/messages", talk(model).request(true)).await?;
+    response.into_body().collect().await?;
+    Ok(())
+}
+
 async fn huge_body(address: SocketAddr) -> anyhow::Result<()> {
     let mut connection = TcpStream::connect(address).await?;
     connection.write_all(head("transfer-encoding: chunked").as_bytes()).await?;
@@ -136,7 +168,8 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     println!("a probe's p99 with one connection, before and during each abuse");
     println!("{:<34} {:>10} {:>10} {:>7} {:>9}", "", "before", "during", "ratio", "MiB");
     for abuse in Abuse::ALL {
-        let gateway = gateway::start(upstream.address, Capture::Durable).await?;
+        let disk = if abuse == Abuse::FullDisk { Disk::Small } else { Disk::Whole };
+        let gateway = gateway::start(upstream.address, Capture::Durable, disk).await?;
         let address = gateway.server.address;
         probe(address).await?;
         let before = probe(address).await?.within(0.99);
@@ -150,8 +183,11 @@ pub(crate) async fn run() -> anyhow::Result<()> {
                 }
             });
         }
-        // The crowd is there before it is measured.
+        // The crowd is there before it is measured, and the disk is full.
         probe(address).await?;
+        while abuse == Abuse::FullDisk && !gateway.has_lost().await? {
+            probe(address).await?;
+        }
         let during = probe(address).await?.within(0.99);
         let memory = gateway.server.memory()?;
         abusers.shutdown().await;
@@ -176,6 +212,7 @@ async fn probe(address: SocketAddr) -> anyhow::Result<Measured> {
         lossy: false,
         connections: 1,
         conversations: 200,
+        told: None,
     };
     load::run(address, work).await
 }

@@ -26,6 +26,8 @@ pub(crate) struct Work {
     pub(crate) connections: usize,
     /// How many conversations each connection holds, one after the other.
     pub(crate) conversations: usize,
+    /// Where the provider is, for a gateway that is told so with each request.
+    pub(crate) told: Option<SocketAddr>,
 }
 
 /// How it went.
@@ -59,6 +61,8 @@ impl Measured {
 pub(crate) struct Line {
     sender: SendRequest<Full<Bytes>>,
     host: String,
+    /// Where the provider is, for a gateway that is told so with each request.
+    told: Option<SocketAddr>,
 }
 
 impl Line {
@@ -68,7 +72,7 @@ impl Line {
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
         let (sender, connection) = shaken;
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string() })
+        Ok(Self { sender, host: address.to_string(), told: None })
     }
 
     pub(crate) async fn post(
@@ -77,14 +81,25 @@ impl Line {
         body: Bytes,
     ) -> anyhow::Result<Response<Incoming>> {
         self.sender.ready().await?;
-        let request = Request::post(path)
+        let mut request = Request::post(path)
             .header("host", &self.host)
             .header("content-type", "application/json")
             .header("anthropic-version", "2023-06-01")
             .header("x-api-key", "none")
-            .header("authorization", "Bearer none")
-            .body(Full::new(body))?;
-        Ok(self.sender.send_request(request).await?)
+            .header("authorization", "Bearer none");
+        if let Some(provider) = self.told {
+            request = request.header("x-portkey-provider", "anthropic");
+            request = request.header("x-portkey-custom-host", format!("http://{provider}/v1"));
+        }
+        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
+    }
+
+    /// Asks for something, and reads all of it.
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
+        self.sender.ready().await?;
+        let request = Request::get(path).header("host", &self.host).body(Full::default())?;
+        let response = self.sender.send_request(request).await?;
+        Ok(response.into_body().collect().await?.to_bytes())
     }
 
     /// Sends a request, and reads the whole answer.
@@ -101,7 +116,7 @@ impl Line {
 pub(crate) async fn run(address: SocketAddr, work: Work) -> anyhow::Result<Measured> {
     let mut lines = Vec::new();
     for _ in 0..work.connections {
-        lines.push(Line::open(address).await?);
+        lines.push(Line { told: work.told, ..Line::open(address).await? });
     }
     let began = Instant::now();
     let mut running = JoinSet::new();

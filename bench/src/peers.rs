@@ -9,12 +9,21 @@ use tokio::process::Command;
 
 use crate::process::Server;
 
+/// Another gateway.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) server: Server,
+    /// Whether each request tells it where the provider is.
+    pub(crate) is_told: bool,
+}
+
 /// Those that can be started. Of the others it is said why not.
-pub(crate) async fn start(upstream: SocketAddr) -> Vec<(String, Server)> {
+pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
-    for (name, server) in [("LiteLLM", litellm(upstream).await), ("Portkey", portkey().await)] {
+    let both = [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];
+    for (name, is_told, server) in both {
         match server {
-            Ok(server) => started.push((name.to_owned(), server)),
+            Ok(server) => started.push(Peer { name, server, is_told }),
             Err(error) => println!("{name} is not measured: {error:#}"),
         }
     }
@@ -39,7 +48,8 @@ async fn litellm(upstream: SocketAddr) -> anyhow::Result<Server> {
     let config = home()?.join("litellm.yaml");
     let text = format!(
         "model_list:\n  - model_name: \"*\"\n    litellm_params:\n      model: anthropic/*\n      \
-         api_base: http://{upstream}\n      api_key: none\n"
+         api_base: http://{upstream}\n      api_key: none\n\
+         general_settings:\n  dangerously_permit_weak_or_unset_master_key: true\n"
     );
     std::fs::write(&config, text)?;
     let mut command = Command::new(program);

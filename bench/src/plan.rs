@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::gateway::{self, Capture};
+use crate::gateway::{self, Capture, Disk};
 use crate::load::{self, Measured, Work};
 use crate::process::Server;
 use crate::streams::{self, Streams};
@@ -25,6 +25,8 @@ struct Amount {
 
 const QUICK: Amount = Amount { rounds: 2, small: (250, 60), large: (3, 1), first: 300 };
 const FULL: Amount = Amount { rounds: 3, small: (1000, 300), large: (8, 3), first: 1000 };
+/// The others are a hundred times slower, and need no more to show it.
+const OTHERS: Amount = Amount { rounds: 1, small: (50, 5), large: (1, 1), first: 0 };
 
 /// How many connections are many.
 pub(crate) const MANY: usize = 32;
@@ -66,6 +68,8 @@ struct Subject<'s> {
     lossy: bool,
     /// Whether its streams are measured too.
     streams: bool,
+    /// Where the provider is, if each request says so.
+    told: Option<SocketAddr>,
 }
 
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
@@ -73,10 +77,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let upstream = Server::of_ours(&["upstream"]).await?;
     let at = upstream.address;
     let proxy = Server::of_ours(&["proxy", &format!("http://{at}")]).await?;
-    let relaxed = gateway::start(at, Capture::Relaxed).await?;
-    let durable = gateway::start(at, Capture::Durable).await?;
-    let crossing = gateway::start(at, Capture::Relaxed).await?;
-    let lossy = gateway::start(at, Capture::Relaxed).await?;
+    let relaxed = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+    let durable = gateway::start(at, Capture::Durable, Disk::Whole).await?;
+    let crossing = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+    let lossy = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
     let peers = if options.peers { peers::start(at).await } else { Vec::new() };
     let of = |name: &str, server| Subject {
         name: name.to_owned(),
@@ -85,6 +89,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         dialect: Dialect::Messages,
         lossy: false,
         streams: true,
+        told: None,
     };
     let mut subjects = vec![
         of("direct", None),
@@ -102,15 +107,18 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             ..of("  relaxed, chat → messages", Some(&crossing.server))
         },
     ];
-    for (name, server) in &peers {
-        subjects.push(Subject { streams: false, ..of(name, Some(server)) });
+    let own = subjects.len();
+    for peer in &peers {
+        let told = peer.is_told.then_some(at);
+        subjects.push(Subject { streams: false, told, ..of(peer.name, Some(&peer.server)) });
     }
     let mut rows: Vec<Row> = Vec::new();
     let is_meant = |subject: &&Subject<'_>| {
         options.only.as_ref().is_none_or(|only| subject.name.contains(only.as_str()))
     };
-    for subject in subjects.iter().filter(is_meant) {
+    for (place, subject) in subjects.iter().enumerate().filter(|(_, subject)| is_meant(subject)) {
         eprintln!("{} …", subject.name.trim());
+        let amount = if place < own { amount } else { OTHERS };
         rows.push(subject.measure(amount, at).await?);
     }
     table::print(&rows, commit::bare()?);
@@ -147,6 +155,7 @@ impl Subject<'_> {
             lossy: self.lossy,
             connections,
             conversations,
+            told: self.told,
         };
         // What is done once, as opening connections, is done before.
         load::run(self.address, work(MANY, usize::from(size == Size::Small))).await?;

@@ -2,33 +2,42 @@
 //!
 //! `POST /release` lets the streams go on that were held after their beginning.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::{Request, Response};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::{Request, Response, StatusCode};
 use memchr::memmem::Finder;
 use tokio::sync::watch;
 
 use crate::process;
 use crate::reply::{Model, Reply};
 
-type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>>;
+type Pieces = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
+type Body = StreamBody<Pieces>;
+
+/// What a stream is said to be.
+const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 struct Mock {
     streamed: Finder<'static>,
-    models: [(Model, Finder<'static>); 3],
+    models: [(Model, Finder<'static>); Model::ALL.len()],
     release: watch::Sender<u64>,
+    /// How many streams were broken off.
+    broken: AtomicUsize,
 }
 
 pub(crate) async fn serve() -> anyhow::Result<()> {
     let (release, _) = watch::channel(0);
     let models = Model::ALL.map(|model| (model, Finder::new(model.name())));
-    let mock = Arc::new(Mock { streamed: Finder::new("\"stream\":true"), models, release });
+    let streamed = Finder::new("\"stream\":true");
+    let mock = Arc::new(Mock { streamed, models, release, broken: AtomicUsize::new(0) });
     process::listen(move |request| {
         let mock = Arc::clone(&mock);
         async move { answer(&mock, request).await }
@@ -49,8 +58,29 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         return Ok(said("application/json", vec![reply.whole()]));
     }
     let mut events = reply.events();
-    if model != Model::Held {
-        return Ok(said("text/event-stream; charset=utf-8", events));
+    match model {
+        Model::Short | Model::Long => return Ok(said(EVENTS, events)),
+        Model::Held => {}
+        Model::Broken => {
+            let whole = events.concat();
+            let length = mock.broken.fetch_add(1, Ordering::Relaxed) % whole.len();
+            let beginning = Bytes::from(whole).slice(..length);
+            let broken = [Ok(Frame::data(beginning)), Err(io::ErrorKind::ConnectionReset.into())];
+            return Ok(response(EVENTS, Box::pin(stream::iter(broken))));
+        }
+        Model::Babbling => {
+            let babble =
+                Bytes::from_static(b"event: \xff\xfe\ndata: {\"type\":[[[\n\n:\n\ndata\n\n");
+            return Ok(said(EVENTS, vec![babble; 64]));
+        }
+        Model::Mistyped => return Ok(said("text/html", vec![Bytes::from_static(b"<p>Hello</p>")])),
+        Model::Elsewhere => {
+            let mut elsewhere = said("text/plain", Vec::new());
+            *elsewhere.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+            let place = HeaderValue::from_static("http://192.0.2.1/v1/messages");
+            elsewhere.headers_mut().insert(LOCATION, place);
+            return Ok(elsewhere);
+        }
     }
     let rest = events.split_off(events.len() / 2);
     let mut release = mock.release.subscribe();
@@ -60,10 +90,7 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         stream::iter(rest)
     });
     let all = stream::iter(events).chain(held.flatten());
-    Ok(response(
-        "text/event-stream; charset=utf-8",
-        Box::pin(all.map(|piece| Ok(Frame::data(piece)))),
-    ))
+    Ok(response(EVENTS, Box::pin(all.map(|piece| Ok(Frame::data(piece))))))
 }
 
 fn said(kind: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
@@ -71,12 +98,8 @@ fn said(kind: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
     response(kind, Box::pin(stream::iter(pieces)))
 }
 
-fn response(
-    kind: &'static str,
-    body: Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>,
-) -> Response<Body> {
+fn response(kind: &'static str, body: Pieces) -> Response<Body> {
     let mut response = Response::new(StreamBody::new(body));
-    let kind = hyper::header::HeaderValue::from_static(kind);
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

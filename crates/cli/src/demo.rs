@@ -9,9 +9,6 @@ mod stage;
 mod teller;
 mod totals;
 
-use std::io::BufRead as _;
-
-use anyhow::Context as _;
 use throughline_core::{RunEvent, ThoughtPhase};
 
 use crate::agent::{self, Asks, Tools};
@@ -73,7 +70,7 @@ impl Story<'_> {
         let mut run = String::new();
         let mut half = String::new();
         let mut thoughts = 0;
-        while let Some(event) = self.teller.waiting("it works", || worker.event())? {
+        while let Some(event) = self.teller.waiting("it works", || self.stage.event(&mut worker))? {
             match &event {
                 RunEvent::Run(event) if run.is_empty() => {
                     event.run_id.as_deref().unwrap_or_default().clone_into(&mut run);
@@ -211,7 +208,7 @@ impl Story<'_> {
     /// Tells what a worker does until it rests.
     fn follow(&mut self, mut worker: Worker, doing: &str) -> Result<(), Failure> {
         let mut doing = doing;
-        while let Some(event) = self.teller.waiting(doing, || worker.event())? {
+        while let Some(event) = self.teller.waiting(doing, || self.stage.event(&mut worker))? {
             doing = "it works";
             self.teller.tell(&event)?;
         }
@@ -224,13 +221,12 @@ impl Story<'_> {
     }
 
     /// What a person says, or the demo in its place.
-    fn say(&self, prompt: &str, otherwise: &str) -> Result<String, Failure> {
+    fn say(&mut self, prompt: &str, otherwise: &str) -> Result<String, Failure> {
         if !self.options.interactive {
             return Ok(otherwise.to_owned());
         }
         self.teller.prompt(prompt)?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).context("the answer cannot be read")?;
+        let line = self.stage.typed()?.unwrap_or_default();
         let line = line.trim();
         Ok(if line.is_empty() { otherwise } else { line }.to_owned())
     }

@@ -2,16 +2,19 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{self, BufRead, BufReader, Lines};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
 use throughline_core::{Json, Node, RunEvent};
 use throughline_sim::{Fault, FaultKind, Ledger, Script, Simulator};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::failure::Failure;
 use crate::options::{At, Demo};
@@ -32,14 +35,18 @@ const STALLED: u64 = 2;
 /// The key that the agent and the gateway have at the simulators.
 pub(super) const KEY: &str = "demo";
 
+/// What it holds is taken away in this order, whenever somebody asks to stop.
 pub(super) struct Stage {
+    gateway: Gateway,
+    simulator: Simulator,
+    signals: Signals,
+    runtime: Runtime,
+    started: Cell<u32>,
+    /// What a person types, once somebody listens.
+    typed: Option<UnboundedReceiver<io::Result<String>>>,
     folder: PathBuf,
     /// Goes away with the stage, unless somebody named a folder.
-    _home: Option<TempDir>,
-    runtime: Runtime,
-    simulator: Simulator,
-    gateway: Gateway,
-    started: Cell<u32>,
+    home: Option<TempDir>,
 }
 
 /// The gateway, a process of its own.
@@ -52,7 +59,7 @@ struct Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // What it had said was kept, so nothing is lost; it may have stopped with the terminal's Ctrl-C.
+        // What it had said was kept, so nothing is lost.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -63,6 +70,10 @@ impl Stage {
         let (folder, home) = folder(options)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.context("the simulators cannot be started")?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::new().context("signals cannot be waited for")?
+        };
         let script: Script = SCRIPT.parse().context("the story cannot be read")?;
         let stall = Fault { kind: FaultKind::Stall, only: Some(STALLED) };
         let how = throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
@@ -80,7 +91,7 @@ impl Stage {
         }
         let gateway = Gateway::start(&folder)?;
         let started = Cell::new(0);
-        Ok(Self { folder, _home: home, runtime, simulator, gateway, started })
+        Ok(Self { gateway, simulator, signals, runtime, started, typed: None, folder, home })
     }
 
     pub(super) fn simulators(&self) -> String {
@@ -129,7 +140,41 @@ impl Stage {
             .spawn()
             .context("a worker cannot be started")?;
         let out = child.stdout.take().context("a worker cannot be heard")?;
-        Ok(Worker { child, lines: BufReader::new(out).lines(), errors })
+        Ok(Worker { child, lines: lines_of(BufReader::new(out)), errors })
+    }
+
+    /// The next thing that a worker tells; nothing when it is done.
+    pub(super) fn event(&mut self, worker: &mut Worker) -> Result<Option<RunEvent>, Failure> {
+        while let Some(line) = self.unless_stopped(worker.lines.recv())? {
+            let line = line.context("a worker cannot be heard")?;
+            let event = Json::parse(line).ok().and_then(|event| RunEvent::parse(&event).ok());
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A line that a person types; nothing where there is nobody.
+    pub(super) fn typed(&mut self) -> Result<Option<String>, Failure> {
+        let mut lines = self.typed.take().unwrap_or_else(|| lines_of(BufReader::new(io::stdin())));
+        let line = self.unless_stopped(lines.recv())?;
+        self.typed = Some(lines);
+        Ok(line.transpose().context("the answer cannot be read")?)
+    }
+
+    /// Waits for something, unless somebody asks to stop.
+    fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let Self { runtime, signals, .. } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = signals.asked_to_stop() => {
+                    Err(Failure::Interrupted("the demo was stopped half-way".to_owned()))
+                }
+                done = work => Ok(done),
+            }
+        })
     }
 
     /// Runs a command to its end, for what it says.
@@ -182,18 +227,14 @@ impl Stage {
     }
 
     /// Leaves the gateway open until somebody asks to stop.
-    pub(super) fn wait_for_the_end(self) -> Result<(), Failure> {
-        self.runtime.block_on(async {
-            let mut signals = Signals::new().context("signals cannot be waited for")?;
-            signals.asked_to_stop().await;
-            Ok::<_, Failure>(())
-        })?;
+    pub(super) fn wait_for_the_end(mut self) -> Result<(), Failure> {
+        self.runtime.block_on(self.signals.asked_to_stop());
         self.close()
     }
 
     /// Ends everything that was started.
     pub(super) fn close(self) -> Result<(), Failure> {
-        let Self { runtime, simulator, gateway, _home: home, .. } = self;
+        let Self { runtime, simulator, gateway, home, .. } = self;
         drop(gateway);
         runtime.block_on(simulator.stop());
         match home.map(TempDir::close) {
@@ -227,7 +268,7 @@ impl Gateway {
 /// A process that works on a run.
 pub(super) struct Worker {
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: UnboundedReceiver<io::Result<String>>,
     errors: PathBuf,
 }
 
@@ -240,18 +281,6 @@ pub(super) enum Ending {
 }
 
 impl Worker {
-    /// The next thing that it tells; nothing when it is done.
-    pub(super) fn event(&mut self) -> Result<Option<RunEvent>, Failure> {
-        for line in self.lines.by_ref() {
-            let line = line.context("a worker cannot be heard")?;
-            let event = Json::parse(line).ok().and_then(|event| RunEvent::parse(&event).ok());
-            if event.is_some() {
-                return Ok(event);
-            }
-        }
-        Ok(None)
-    }
-
     /// Kills it as a power cut would: it hears nothing of it. Its number.
     pub(super) fn kill(mut self) -> Result<u32, Failure> {
         let id = self.child.id();
@@ -336,6 +365,20 @@ fn program(folder: &Path) -> Result<Command, Failure> {
     let mut command = Command::new(own);
     // Whatever store whoever plays it has, the story has its own.
     command.env("THROUGHLINE_STORE", store_of(folder));
-    command.current_dir(folder);
+    // The terminal's Ctrl-C is for this process alone, which ends the others.
+    command.current_dir(folder).process_group(0);
     Ok(command)
+}
+
+/// The lines of something, each as it comes: whoever waits for one can be interrupted, whoever reads cannot.
+fn lines_of(source: impl BufRead + Send + 'static) -> UnboundedReceiver<io::Result<String>> {
+    let (lines, heard) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in source.lines() {
+            if lines.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    heard
 }

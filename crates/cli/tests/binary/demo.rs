@@ -1,7 +1,7 @@
 //! The first five minutes: `throughline demo`, played as a newcomer would, and with the network cut.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use throughline_testkit::figure;
@@ -136,6 +136,34 @@ fn the_gateway_stays_open_until_somebody_asks_to_stop() {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let left: Vec<_> = std::fs::read_dir(&kept.folder).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(left_in(&kept.folder), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn whoever_stops_it_half_way_finds_nothing_left() {
+    let kept = Kept::nothing("demo-stopped");
+    let mut command = Command::new(OWN);
+    let mut child = without_keys(&mut command)
+        .args(["demo", "--interactive"])
+        .env_remove("THROUGHLINE_STORE")
+        .env("TMPDIR", &kept.folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // It has been killed and resumed, and now waits for a person who says nothing.
+    assert!(lines.any(|line| line.contains("3/9")), "it asks");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(told.contains("stopped half-way"), "{told}");
+    assert_eq!(left_in(&kept.folder), Vec::<PathBuf>::new());
+}
+
+fn left_in(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, BodyDataStream, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -14,6 +14,12 @@ const SLOWEST_LINE: usize = 16 << 10;
 
 /// How much room is made for a body before it has come.
 const MOST_ROOM: usize = 1 << 20;
+
+/// How many bytes of one body are read before the others have their turn.
+const TURN: usize = 256 << 10;
+
+/// How long what is thrown away rests after each of those.
+const REST: Duration = Duration::from_millis(2);
 
 /// The whole body. It has that time, and what a slow line needs for what has come. Of one that is too large the rest is still
 /// taken, for that time, and thrown away: many callers do not listen before they have said all.
@@ -46,7 +52,7 @@ pub(crate) async fn whole_body(
             }
         };
         if length.saturating_add(piece.len()) > limit {
-            tokio::spawn(timeout_at(Instant::now() + patience, pieces.for_each(async |_| ())));
+            tokio::spawn(timeout_at(Instant::now() + patience, throw_away(pieces)));
             return Err(too_large());
         }
         // A body that came in one piece is not copied.
@@ -58,7 +64,25 @@ pub(crate) async fn whole_body(
                 whole.extend_from_slice(&first);
             }
             whole.extend_from_slice(&piece);
+            // A body that comes as fast as it is read leaves the others their turn.
+            if length / TURN != whole.len() / TURN {
+                tokio::task::yield_now().await;
+            }
         }
     }
     Ok(only.unwrap_or_else(|| whole.freeze()))
+}
+
+/// Reads what nobody wants, so that its sender comes to read the answer; in no hurry, for it may be endless.
+async fn throw_away(mut pieces: BodyDataStream) {
+    let mut left = TURN;
+    while let Some(Ok(piece)) = pieces.next().await {
+        left = match left.checked_sub(piece.len()) {
+            Some(left) => left,
+            None => {
+                tokio::time::sleep(REST).await;
+                TURN
+            }
+        };
+    }
 }
