@@ -1,9 +1,11 @@
 # Throughline as a container: the binary, the authorities that TLS trusts, and nothing else.
-FROM rust:1.95-slim-trixie AS build
+FROM rust:1.95.0-slim-trixie AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+# The toolchain of the image has all that a build needs: no lints, no formatter.
+ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin throughline
+RUN cargo build --release --locked --package throughline-cli
 
 FROM debian:trixie-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
