@@ -60,7 +60,8 @@ function Picture({ map }: { map: ThoughtMap }) {
   const left = isNarrow ? LEFT.narrow : LEFT.wide;
   const most = isNarrow ? 17 : 36;
   // Few calls have much room, and many share it.
-  const step = Math.max(22, Math.min(110, Math.floor(640 / calls.length)));
+  const room = isNarrow ? innerWidth - left - 70 : 640;
+  const step = Math.max(22, Math.min(110, Math.floor(room / calls.length)));
   // Agents know models by their routes, origins by their own names: the lane is the model that was asked.
   const givenBy = new Map<number, number>();
   calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
