@@ -26,7 +26,7 @@ use serde_json::Value;
 use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_of};
 use throughline_core::{
     Body, Call, Did, Encoded, Event, How, Item, Json, Native, Node, Origin, Place, Reply, Role,
-    Stop, Target, Tree, Wire,
+    SIDE_CHANNEL, Stop, Target, Tree, Why, Wire,
 };
 use throughline_testkit::{cases, chunks, figure, proptest_config, split};
 
@@ -226,6 +226,33 @@ fn untold(call: &Call, encoded: &Encoded) -> Vec<String> {
     let untold =
         sent.filter(|(_, item)| !find(&said, item.visible().unwrap_or_default().as_bytes()));
     untold.map(|(fate, item)| format!("{} {:?} {}", item.id, item.role, fate.visible)).collect()
+}
+
+#[test]
+fn law_3_a_callers_payload_goes_aside_to_whoever_declares_its_tag_and_stays_for_them() {
+    let payload = r#"{"handle": 7}"#;
+    let mut opaque = plain_thought(7, Place::new(1, 0));
+    if let Body::Thought(thought) = &mut opaque.body {
+        thought.payload = Some(Json::parse(payload.to_owned()).unwrap());
+        thought.replay_compatibility = Some("own-handle-v1".into());
+    }
+    for (codec, target) in targets() {
+        let mut call = with_secret(Call::new(target));
+        call.items = vec![user_text("Go on."), opaque.clone()];
+        let sent = |call: &Call| {
+            let Encoded { request, fates, .. } = codec.encode(call).unwrap();
+            let body = String::from_utf8(request.body.to_vec()).unwrap();
+            assert!(!body.contains("A caller's own thought"), "it is never inlined: {body}");
+            let aside = Tree::parse(body).unwrap().root().get(SIDE_CHANNEL).map(Node::json);
+            (aside.map(|aside| aside.as_str().to_owned()), fates[1].visible.clone())
+        };
+        assert_eq!(sent(&call), (None, Did::Elided(Why::ByPolicy)), "{}", codec.wire());
+        call.replay.takes = vec!["own-handle-v1".into()];
+        let aside = format!(
+            r#"[{{"id":"plain-7","replayCompatibility":"own-handle-v1","payload":{payload}}}]"#
+        );
+        assert_eq!(sent(&call), (Some(aside), Did::Reshaped(How::SideChannel)), "{}", codec.wire());
+    }
 }
 
 /// The request that a Call was read from saves work and says nothing of its own: without it the same is said.

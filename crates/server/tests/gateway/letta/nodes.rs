@@ -50,3 +50,32 @@ async fn a_run_whose_process_is_gone_goes_on_elsewhere() {
     assert_eq!(kinds(&frames)[2], "assistant_message");
     assert_eq!(frames[3]["stop_reason"], "end_turn");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_that_is_gone_had_used_is_charged_to_its_key() {
+    let there = Scene::open().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let here = there.beside(async move { drop(stopped.await) }).await;
+    let agent = here.agent(&json!({})).await;
+    let path = format!("/v1/agents/{agent}/messages");
+    let run = here.ask("POST", &format!("{path}/async"), &said("The weather, but slow.")).await;
+    let run = run["id"].as_str().unwrap();
+    // The one calls a tool, and is gone before it is answered a second time; the other answers.
+    here.gate.add_permits(1);
+    while here.ran.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stop.send(()).unwrap();
+    there.gate.add_permits(1);
+    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
+    let used = async || {
+        let (_, said) = there.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
+        serde_json::from_slice::<serde_json::Value>(&said).unwrap()["used"].clone()
+    };
+    let mut both = used().await;
+    while both["calls"] != 2 {
+        both = used().await;
+    }
+    assert_eq!(both["tokens"], 220);
+}
