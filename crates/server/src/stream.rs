@@ -83,7 +83,7 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
         let chunk = tokio::select! {
             chunk = chunks.next() => chunk,
             // The caller has gone, and so does the request.
-            () = passage.out.pieces.closed() => break "the caller went away",
+            () = passage.out.pieces.closed() => break LEFT,
         };
         let goes_on = match chunk {
             Some(Ok(bytes)) => passage.pass(&bytes).await,
@@ -94,9 +94,15 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
             break ended;
         }
     };
-    if !passage.is_kept {
-        passage.keeper.fail(status, ended).await;
+    drop(chunks);
+    if passage.is_kept {
+        return;
     }
+    if ended == LEFT {
+        // Nobody waits for its story.
+        passage.keeper.replay.stories().gathered().await;
+    }
+    passage.keeper.fail(status, ended).await;
 }
 
 /// A stream on its way.
@@ -121,6 +127,7 @@ struct Passage {
 type GoesOn = Result<(), &'static str>;
 
 const ENDED: &str = "nothing was answered";
+const LEFT: &str = "the caller went away";
 
 impl Passage {
     /// Passes on what came. Only the frame that ends the answer waits until that is kept.
