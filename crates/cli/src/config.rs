@@ -94,7 +94,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config, Failure> {
     let mut told: Vec<String> = told.collect();
     if errors.len() > TOLD {
         told.push(format!(
-            "and {} more: `throughline config check` shows them",
+            "and {} more: `throughline config check --config {name}` shows them",
             errors.len() - TOLD
         ));
     }

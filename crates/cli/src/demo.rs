@@ -18,7 +18,7 @@ use crate::text::one_line;
 
 use self::naive::Naive;
 use self::stage::{Ending, Stage, Worker};
-use self::teller::Teller;
+use self::teller::{Teller, YOU};
 use self::totals::Totals;
 
 const CLAUDE: &str = "claude-sonnet-4-5";
@@ -111,19 +111,19 @@ impl Story<'_> {
         self.teller.chapter("It asks a question, and waits for an approval", "a person decides")?;
         let question = self.stage.waiting("question")?;
         self.teller.asked(&question)?;
-        let answer = self.say("Your answer, 1 or 2: ", "1")?;
-        self.stage.command(&["answer", &question.id, &answer, "--by", self.by()])?;
+        let answer = self.say("Your answer, 1 or 2: ", &["1", "2"])?;
+        self.stage.command(&["answer", &question.id, answer, "--by", self.by()])?;
         self.teller.command(&format!("answer {} {answer}", question.id))?;
         let chosen = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let chosen = chosen.and_then(|place| question.options.get(place));
-        let words = chosen.map_or(answer.as_str(), |(label, _)| label.as_str());
+        let words = chosen.map_or(answer, |(label, _)| label.as_str());
         self.teller.decided(&format!("“{words}”"), self.by())?;
         let worker = self.stage.work(&["resume", run], "agent.toml")?;
         self.follow(worker, "it works")?;
         let approval = self.stage.waiting("approval")?;
         self.teller.asked(&approval)?;
-        let said = self.say("May it run? [y/n] ", "y")?;
-        let verb = if said.to_ascii_lowercase().starts_with('n') { "reject" } else { "approve" };
+        let said = self.say("May it run? [y/n] ", &["y", "n"])?;
+        let verb = if said == "n" { "reject" } else { "approve" };
         self.stage.command(&[verb, &approval.id, "--by", self.by()])?;
         self.teller.command(&format!("{verb} {}", approval.id))?;
         let words = if verb == "approve" { "it may run" } else { "it may not run" };
@@ -220,18 +220,26 @@ impl Story<'_> {
         }
     }
 
-    /// What a person says, or the demo in its place.
-    fn say(&mut self, prompt: &str, otherwise: &str) -> Result<String, Failure> {
+    /// Which of these a person says, or the demo in its place. Whoever says none of them is asked again.
+    fn say(&mut self, prompt: &str, choices: &[&'static str]) -> Result<&'static str, Failure> {
         if !self.options.interactive {
-            return Ok(otherwise.to_owned());
+            return Ok(choices.first().copied().unwrap_or_default());
         }
-        self.teller.prompt(prompt)?;
-        let line = self.stage.typed()?.unwrap_or_default();
-        let line = line.trim();
-        Ok(if line.is_empty() { otherwise } else { line }.to_owned())
+        loop {
+            self.teller.prompt(prompt)?;
+            let Some(line) = self.stage.typed()? else {
+                let told = "nobody is there to decide: play it without --interactive";
+                return Err(Failure::Usage(told.to_owned()));
+            };
+            let said = line.trim().to_lowercase();
+            let chosen = choices.iter().find(|choice| said.starts_with(**choice));
+            if let Some(chosen) = chosen {
+                return Ok(chosen);
+            }
+        }
     }
 
     fn by(&self) -> &'static str {
-        if self.options.interactive { "you" } else { "the demo" }
+        if self.options.interactive { YOU } else { "the demo" }
     }
 }

@@ -190,7 +190,7 @@ pub(crate) fn not_opened(error: StoreError, url: &str) -> Failure {
     let shown = without_password(url);
     match error {
         StoreError::NotFound { .. } => Failure::NoStore(format!(
-            "there is no store at {shown} yet: `throughline import` makes one; or say with --store where it is"
+            "there is no store at {shown} yet: `throughline run` or `throughline serve` makes one; or say with --store where it is"
         )),
         StoreError::Corrupt(_) => Failure::BadData(format!(
             "{shown} is not a store, or is damaged: name another with --store, or restore a backup of it"

@@ -61,13 +61,19 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
         (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
             Door::Other(Wire::GEMINI)
         }
-        (_, path) if !path.starts_with("/v1/") => Door::Nowhere(Wire::OPENAI_CHAT),
+        (_, path) if !path.starts_with("/v1/") || is_ours(path) => Door::Nowhere(Wire::OPENAI_CHAT),
         (_, path) if is_anthropic || path.starts_with("/v1/messages") => {
             Door::Other(Wire::ANTHROPIC_MESSAGES)
         }
         (_, path) if path.starts_with("/v1/responses") => Door::Other(Wire::OPENAI_RESPONSES),
         (_, _) => Door::Other(Wire::OPENAI_CHAT),
     }
+}
+
+/// Whether a path can be nobody's but ours: what is mistyped there goes to no provider.
+fn is_ours(path: &str) -> bool {
+    let first = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next());
+    matches!(first, Some("throughline" | "agents" | "runs"))
 }
 
 /// What is asked of a response by its id.

@@ -230,6 +230,9 @@ async fn admitted(
     };
     let end_user = headers.get(END_USER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
     match &admission {
+        Admission::Refused if key.is_some() => {
+            refused(401, "this key is not known here, or was revoked: see `throughline keys list`")
+        }
         Admission::Refused => {
             refused(401, "this gateway needs a key: make one with `throughline keys create`")
         }

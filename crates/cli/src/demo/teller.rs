@@ -19,6 +19,8 @@ use crate::text::{self, count, one_line, plain, push_line, size, width, wrapped,
 
 /// How many chapters there are.
 const CHAPTERS: u32 = 9;
+/// Whoever plays it.
+pub(super) const YOU: &str = "you";
 
 pub(super) struct Teller {
     spinner: ProgressBar,
@@ -45,7 +47,10 @@ impl Teller {
         self.spinner.set_message(doing.to_owned());
         self.spinner.enable_steady_tick(Duration::from_millis(100));
         let done = work();
+        // Nothing of it stays behind where nobody waits.
         self.spinner.disable_steady_tick();
+        self.spinner.finish_and_clear();
+        self.spinner.reset();
         done
     }
 
@@ -217,7 +222,8 @@ impl Teller {
 
     /// What a person said.
     pub(super) fn decided(&self, words: &str, by: &str) -> Result<(), Failure> {
-        self.short("✓", Style::new().green(), &format!("{words}, says {by}"))
+        let says = if by == YOU { "say" } else { "says" };
+        self.short("✓", Style::new().green(), &format!("{words}, {says} {by}"))
     }
 
     /// What a person decides is heard by the run, and not by whoever wrote the models' words.

@@ -94,13 +94,21 @@ fn the_story_is_played_with_the_network_cut() {
 
 #[test]
 fn whoever_plays_it_decides() {
-    let (ran, home) = played("demo-interactive", &["--interactive"], "2\nn\n");
-    assert!(ran.out.contains("“Roll back”, says you"), "{}\n{}", ran.out, ran.err);
-    assert!(ran.out.contains("it may not run, says you"), "{}\n{}", ran.out, ran.err);
+    let (ran, home) = played("demo-interactive", &["--interactive"], "\n7\n2\nperhaps\nn\n");
+    assert!(ran.out.contains("“Roll back”, say you"), "{}\n{}", ran.out, ran.err);
+    assert!(ran.out.contains("it may not run, say you"), "{}\n{}", ran.out, ran.err);
     // What a person did not allow was not done.
     assert!(ran.out.contains("deploy ran 0 times"), "{}\n{}", ran.out, ran.err);
     assert!(!home.join("deployed").exists());
     assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+}
+
+#[test]
+fn nothing_is_decided_where_nobody_is() {
+    let (ran, home) = played("demo-nobody", &["--interactive"], "1\n");
+    assert_eq!(ran.code, 2, "{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains("nobody is there to decide"), "{}", ran.err);
+    assert!(!home.join("deployed").exists());
 }
 
 #[test]
@@ -155,6 +163,7 @@ fn whoever_stops_it_half_way_finds_nothing_left() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     // It has been killed and resumed, and now waits for a person who says nothing.
     assert!(lines.any(|line| line.contains("3/9")), "it asks");
+    let _says_nothing = child.stdin.take();
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let ended = child.wait_with_output().unwrap();

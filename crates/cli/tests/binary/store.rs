@@ -365,7 +365,7 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{command:?}: {}", ran.err);
         assert!(ran.err.contains("there is no store at sqlite://"), "{}", ran.err);
         assert!(
-            ran.err.contains("data/throughline/throughline.db yet: `throughline import` makes one"),
+            ran.err.contains("data/throughline/throughline.db yet: `throughline run` or"),
             "{}",
             ran.err
         );

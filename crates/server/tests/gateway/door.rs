@@ -49,6 +49,17 @@ async fn what_is_no_request_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_mistyped_of_ours_goes_to_no_provider() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    for path in ["/v1/agents/agent-1/messages/cancle", "/v1/runs/1/stop", "/v1/throughline/nothing"]
+    {
+        let (status, answer) = gate.raw(path, b"{}".to_vec(), &[]).await;
+        assert_eq!(status, 404, "{path}: {answer}");
+        assert!(message(Say::Chat, &answer).contains("there is nothing at"), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_keys_it_answers_this_machine_only() {
     let gate = Gate::open(ReplayMode::Repair).await;
     let hello = || json!({"model": "sim/gpt-5.2", "input": "Hello"}).to_string().into_bytes();
