@@ -44,13 +44,13 @@ impl Teller {
 
     /// Waits for something, and shows that.
     pub(super) fn waiting<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
+        self.spinner.reset();
         self.spinner.set_message(doing.to_owned());
         self.spinner.enable_steady_tick(Duration::from_millis(100));
         let done = work();
         // Nothing of it stays behind where nobody waits.
         self.spinner.disable_steady_tick();
         self.spinner.finish_and_clear();
-        self.spinner.reset();
         done
     }
 
