@@ -3,11 +3,13 @@
 //! What was said to the model and is kept in no Thread is told all the same, and marked. Pieces of what is told whole later
 //! are left out. Everything is redacted as the policy says before it becomes words.
 
+use std::collections::BTreeSet;
+
 use throughline_core::{
     GateEvent, GatePhase, HandoffEvent, Json, MessageEvent, Name, PlanEvent, RedactionPolicy,
     ReplayEvent, RunEvent, RunStatusEvent, ThoughtEvent, ThoughtPhase, ToolApprovalEvent,
-    ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent,
-    UserQuestionEventStatus,
+    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase, UsageEvent,
+    UserQuestionEvent, UserQuestionEventStatus,
 };
 
 /// The longest that something is quoted with, in characters.
@@ -19,13 +21,50 @@ pub fn narrate<'e>(
     policy: &RedactionPolicy,
 ) -> String {
     let mut narrative = String::new();
+    let mut before = Before::default();
     for event in events {
-        if let Some(sentence) = sentence(event, policy) {
+        let aside = before.aside(event);
+        if let (Some(sentence), Some(aside)) = (sentence(event, policy), aside) {
             narrative.push_str(&sentence);
+            narrative.push_str(aside);
             narrative.push('\n');
         }
     }
     narrative
+}
+
+/// What was told before, as far as it changes what the next event means.
+#[derive(Default)]
+struct Before {
+    /// The calls of tools that were begun.
+    begun: BTreeSet<Name>,
+    /// Whether the model said anything in its turn.
+    has_said: bool,
+}
+
+impl Before {
+    /// What else is to be said of an event; nothing where it is not to be told.
+    fn aside(&mut self, event: &RunEvent) -> Option<&'static str> {
+        match event {
+            RunEvent::ToolCall(call) if call.phase == ToolCallPhase::Start => {
+                self.begun.extend(call.id.clone());
+            }
+            RunEvent::ToolApproval(waits) if waits.status == ToolApprovalEventStatus::Pending => {
+                let call = waits.tool_call_id.as_ref();
+                if call.is_some_and(|call| self.begun.contains(call)) {
+                    return Some(" It was begun before, and nobody saw its end.");
+                }
+            }
+            RunEvent::Thought(_) | RunEvent::Stream(_) => self.has_said = true,
+            RunEvent::Turn(turn) => {
+                let had_said = std::mem::take(&mut self.has_said);
+                // Where nothing was said, nothing was thrown away.
+                return (turn.phase != TurnPhase::Discarded || had_said).then_some("");
+            }
+            _ => {}
+        }
+        Some("")
+    }
 }
 
 /// What one event says, as a sentence; nothing where it is a piece of what is told whole.
@@ -253,8 +292,8 @@ fn usage(event: &UsageEvent) -> Option<String> {
     let (read, wrote) = (usage.input_tokens?, usage.output_tokens?);
     let thought = usage.reasoning_tokens.map(|number| format!(", {number} of them thought"));
     let thought = thought.unwrap_or_default();
-    let cost = event.total_cost_usd.as_ref().map(|cost| format!("; ${} so far", cost.as_str()));
-    let cost = cost.unwrap_or_default();
+    let cost = event.total_cost_usd.as_ref().and_then(|cost| cost.as_str().parse::<f64>().ok());
+    let cost = cost.map(|cost| format!("; ${cost:.4} so far")).unwrap_or_default();
     Some(format!("It read {read} tokens and wrote {wrote}{thought}{cost}."))
 }
 

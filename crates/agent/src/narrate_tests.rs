@@ -68,3 +68,27 @@ fn what_a_policy_leaves_out_is_not_told() {
     ];
     assert_eq!(told, expected);
 }
+
+#[test]
+fn what_came_before_changes_what_is_told() {
+    let told = told(
+        &[
+            r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"look","toolCallId":"c1"}"#,
+            r#"{"type":"tool_call","phase":"start","name":"look","id":"c1"}"#,
+            r#"{"type":"tool_approval","status":"pending","id":"a2","toolName":"look","toolCallId":"c1"}"#,
+            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"whoever heard it is gone"}"#,
+            r#"{"type":"stream","text":"an"}"#,
+            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"whoever heard it is gone"}"#,
+            r#"{"type":"usage","usage":{"inputTokens":3,"outputTokens":4},"totalCostUsd":22.384612650000015}"#,
+        ],
+        &RedactionPolicy::default(),
+    );
+    let expected = [
+        "The tool look may run only if somebody allows it (a1).",
+        "The tool look was begun.",
+        "The tool look may run only if somebody allows it (a2). It was begun before, and nobody saw its end.",
+        "What it had said in turn 2 was thrown away: whoever heard it is gone.",
+        "It read 3 tokens and wrote 4; $22.3846 so far.",
+    ];
+    assert_eq!(told, expected);
+}

@@ -331,9 +331,16 @@ impl Runner {
         Ok(Arc::new(Cast::new(casting, Arc::clone(&self.counter))?))
     }
 
-    /// A limit on costs that nobody can hold is an error before anything is asked.
+    /// A limit on costs that is none, or that nobody can hold, is an error before anything is asked.
     pub(crate) fn check_costs(&self, cast: &Cast) -> Result<(), RunError> {
         for agent in cast.casting.agents.values() {
+            let limit = agent.limits.max_cost_usd.unwrap_or_default();
+            if !limit.is_finite() || limit < 0.0 {
+                let field = format!("agents.{}.limits.maxCostUsd", agent.name);
+                let problem =
+                    format!("{limit} is no amount: write dollars, as 0.5, or 0 for no limit");
+                return Err(InvalidConfig::new(field, problem).into());
+            }
             for model in agent.models() {
                 self.must_have_price(agent, model)?;
             }
@@ -375,7 +382,7 @@ impl Runner {
     pub(crate) async fn head(&self, tenant: &Tenant, run: &LogId) -> Result<LogHead, RunError> {
         let head = self.store.log(tenant, run).await?;
         let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
-        Ok(head.ok_or_else(missing)?)
+        Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
     }
 
     /// The secret of a Thread, from which the envelopes of plain thoughts get their nonces.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use throughline_core::{Body, Json, Message, Name, Nullable, Plan, Role, SmartState};
 
 use crate::cast::{Cast, Part};
-use crate::progress::{Phase, Progress, RunStatus};
+use crate::progress::{Phase, Progress, RunStatus, Stage};
 use crate::window::{Kept, Window};
 
 /// All that is known of a run.
@@ -123,6 +123,14 @@ impl State {
             if let (Body::Text(text), true) = (&item.body, is_own) { Some(&**text) } else { None }
         });
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
+    }
+
+    /// Whether what waits there is a call that was begun before, and nobody saw its end.
+    pub fn is_lost(&self, approval: &str) -> bool {
+        self.progress.calls.iter().any(|call| match &call.stage {
+            Stage::Approval { id, lost } => *lost && **id == *approval,
+            _ => false,
+        })
     }
 
     /// How the run stands.

@@ -23,10 +23,10 @@ use throughline_store::{Journal, open};
 use tokio::runtime::Runtime;
 
 pub(crate) use self::declared::{Tools, declared};
-pub(crate) use self::follow::{Rest, events_of, follow};
+pub(crate) use self::follow::{Rest, events_of, follow, last_event};
 pub(crate) use self::hint::Hint;
 pub(crate) use self::live::Live;
-pub(crate) use self::people::{answers, approvals, decisions, questions};
+pub(crate) use self::people::{LOST, UNTOLD, answers, approvals, decisions, questions};
 pub(crate) use self::ports::{Now, now};
 
 use crate::config;

@@ -1,11 +1,12 @@
 //! `throughline answer`, `approve`, `reject` and `cancel`: a word for a run, wherever it is.
 
-use throughline_agent::{State, Word};
+use throughline_agent::{State, Word, sentence};
 use throughline_core::{
-    Json, LogId, Name, PendingStatus, Store as _, ToolApprovalResolution, UserQuestionResolution,
+    Json, LogId, Name, PendingStatus, RunEvent, Store as _, ToolApprovalEventStatus,
+    ToolApprovalResolution, UserQuestionEventStatus, UserQuestionResolution,
 };
 
-use crate::agent::{self, Asks, Hint, House, Tools, answers, questions};
+use crate::agent::{self, Asks, Hint, House, Tools, answers, last_event, questions};
 use crate::failure::Failure;
 use crate::options::{Answer, Approve, At, Cancel, Deciding, Reject};
 use crate::text::{self, mark, plain};
@@ -89,10 +90,14 @@ async fn waiting(house: &House, id: &str, kind: &str) -> Result<LogId, Failure> 
     let pending = house.journal.pending(&house.tenant, None).await;
     let pending = pending.map_err(|error| house.failed(error.into()))?;
     let found = pending.into_iter().find(|pending| *pending.id == *id);
+    let before = if found.is_none() { decided(house, id).await? } else { None };
     let id = plain(id);
     let inbox = "`throughline inbox` shows what waits";
     match found {
-        None => Err(Failure::Usage(format!("nothing of the name {id} waits: {inbox}"))),
+        None => Err(Failure::Usage(match before {
+            Some(told) => format!("{id} was decided before: {}", plain(&told)),
+            None => format!("nothing of the name {id} waits: {inbox}"),
+        })),
         Some(found) if *found.kind != *kind => {
             let (is, command) = match &*found.kind {
                 "approval" => ("an approval", "`throughline approve` or `throughline reject`"),
@@ -111,4 +116,25 @@ async fn waiting(house: &House, id: &str, kind: &str) -> Result<LogId, Failure> 
             }
         },
     }
+}
+
+/// What was said to something that waits no longer. Its name begins with its run's.
+async fn decided(house: &House, id: &str) -> Result<Option<String>, Failure> {
+    let Some((run, _)) = id.rsplit_once('.') else { return Ok(None) };
+    let run = LogId::from(run);
+    let head = house.journal.log(&house.tenant, &run).await;
+    if head.map_err(|error| house.failed(error.into()))?.is_none() {
+        return Ok(None);
+    }
+    let is_it = |event: &RunEvent| match event {
+        RunEvent::ToolApproval(event) => {
+            *event.id == *id && event.status != ToolApprovalEventStatus::Pending
+        }
+        RunEvent::UserQuestion(event) => {
+            *event.id == *id && event.status != UserQuestionEventStatus::Pending
+        }
+        _ => false,
+    };
+    let event = last_event(house, &run, is_it).await?;
+    Ok(event.and_then(|event| sentence(&event, &house.policy)))
 }

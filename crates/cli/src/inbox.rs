@@ -8,7 +8,7 @@ use throughline_core::{
     Json, LogId, Name, Pending, PendingStatus, RedactionPolicy, Store as _, Thoughts, json,
 };
 
-use crate::agent::{self, Asks, Hint, House, Tools, approvals, questions};
+use crate::agent::{self, Asks, Hint, House, LOST, Tools, UNTOLD, approvals, questions};
 use crate::failure::Failure;
 use crate::listing::put_maybe;
 use crate::options::{At, Inbox};
@@ -39,6 +39,8 @@ struct Waiting {
     pending: Pending,
     /// The tool and its arguments.
     call: Option<(Name, Json)>,
+    /// Whether that was begun before, and nobody saw its end.
+    is_lost: bool,
     /// What is asked.
     questions: Vec<Json>,
 }
@@ -72,7 +74,8 @@ impl Waiting {
         let question = state.and_then(|state| questions(state).find(|one| one.id == pending.id));
         let asked = question.into_iter().flat_map(|one| &one.questions);
         let questions = asked.map(|asked| shown(&asked.json())).collect();
-        Self { pending, call, questions }
+        let is_lost = state.is_some_and(|state| state.is_lost(&pending.id));
+        Self { pending, call, is_lost, questions }
     }
 
     fn put(&self, o: &mut json::Object<'_>) {
@@ -82,6 +85,9 @@ impl Waiting {
         put_maybe(o, "expires", expires.map(|at| at.to_string()).as_deref());
         if let Some((tool, args)) = &self.call {
             o.string("tool", tool).raw("args", args);
+        }
+        if self.is_lost {
+            o.string("outcome", "unknown");
         }
         if !self.questions.is_empty() {
             o.array("questions", |list| {
@@ -115,6 +121,9 @@ fn page_of(waiting: &[Waiting], at: &At) -> String {
             format!("{} of {}, since {}{until}", plain(kind), plain(&log.0), minute(*opened));
         push_line(&mut page, &format!("{}  {head}", plain(id).bold()));
         push_line(&mut page, &format!("  {}", one_line(&plain(&one.words()), wide - 2)));
+        if one.is_lost {
+            push_line(&mut page, &format!("  {LOST}: approve runs it again, {UNTOLD}"));
+        }
         let command = match &**kind {
             "approval" => format!("{} or reject", hint.command("approve", id)),
             "question" => format!("{} ANSWER", hint.command("answer", id)),

@@ -30,6 +30,28 @@ pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     rows.last()
 }
 
+/// The runs of a tenant, or of a thread. What else is kept beside a thread, as words for a run and kept responses, does not
+/// say how it stands, and is no run.
+pub(crate) fn runs(
+    opened: &Opened,
+    thread: Option<&LogId>,
+    mut page: Page,
+) -> Result<Vec<LogHead>, Failure> {
+    const LOOKED_AT: u32 = 256;
+    let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    page.limit = page.limit.max(LOOKED_AT);
+    let mut runs = Vec::new();
+    loop {
+        let logs = opened.run(opened.journal.runs(&opened.tenant, thread, page.clone()))?;
+        page.after = logs.last().map(|head| head.log.clone());
+        runs.extend(logs.into_iter().filter(|head| head.status.is_some()));
+        if page.after.is_none() || runs.len() >= wanted {
+            runs.truncate(wanted);
+            return Ok(runs);
+        }
+    }
+}
+
 /// A column of a list of logs.
 pub(crate) struct Column {
     /// What stands above it.

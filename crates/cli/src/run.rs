@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use owo_colors::Style;
 use throughline_agent::{Phase, RunStatus, Start, State, Word};
-use throughline_core::{Body, LogId, json};
+use throughline_core::{Body, LogId, RunEvent, json};
 
 use crate::agent::{
-    self, Asks, Hint, House, Live, Rest, Tools, approvals, decisions, declared, follow, questions,
+    self, Asks, Hint, House, LOST, Live, Rest, Tools, approvals, decisions, declared, follow,
+    last_event, questions,
 };
 use crate::failure::Failure;
 use crate::options::{At, Format, Resume, Run, Using};
@@ -60,9 +61,34 @@ pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
         let head = throughline_core::Store::log(&house.journal, &house.tenant, &run).await;
         let seen = head.map_err(|error| house.failed(error.into()))?.map_or(0, |head| head.last);
         let hint = Hint::new(&options.at, Some(using));
-        let live = Live::new(using.format, house.policy.clone());
+        let mut live = Live::new(using.format, house.policy.clone());
+        if matches!(state.progress.phase, Phase::Ended { .. }) {
+            told_over(house, &run, using.format, state.status(), &mut live).await?;
+        }
         Watch { house, using, hint, run, seen, live }.go_on().await
     })
+}
+
+/// What a run that is over said last: its answer for people, how it ended for programs.
+async fn told_over(
+    house: &House,
+    run: &LogId,
+    format: Format,
+    status: RunStatus,
+    live: &mut Live,
+) -> Result<(), Failure> {
+    let last = last_event(house, run, |event| match format {
+        Format::Json => matches!(event, RunEvent::Run(_)),
+        Format::Text => matches!(event, RunEvent::FinalAnswer(_)),
+    });
+    if let Some(event) = last.await? {
+        live.tell(&event)?;
+        live.end()?;
+    }
+    if matches!(format, Format::Text) {
+        text::note(&format!("{run} is over: it was {status}"));
+    }
+    Ok(())
 }
 
 /// A run is held as long as the command line says.
@@ -72,6 +98,9 @@ fn hold(house: &mut House, using: &Using) {
 
 /// What is said to the agent.
 fn said(text: &str) -> Result<String, Failure> {
+    if text.trim().is_empty() {
+        return Err(Failure::Usage("there is nothing to say to the agent".to_owned()));
+    }
     if text != "-" {
         return Ok(text.to_owned());
     }
@@ -228,9 +257,11 @@ impl Watch<'_> {
                 self.hint.command("reject", &approval.id),
             );
             let tool = &approval.tool_name;
-            text::note(&format!(
-                "{tool} waits for somebody who allows it: `{approve}` or `{reject}`"
-            ));
+            text::note(&if state.is_lost(&approval.id) {
+                format!("{tool}: {LOST}: `{approve}` runs it again, `{reject}` tells the model so")
+            } else {
+                format!("{tool} waits for somebody who allows it: `{approve}` or `{reject}`")
+            });
         }
         for question in questions(state) {
             let answer = self.hint.command("answer", &question.id);

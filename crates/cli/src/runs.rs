@@ -19,10 +19,8 @@ pub(crate) fn run(options: &Runs) -> Result<(), Failure> {
         if let Some(after) = &page.after {
             opened.log(after)?;
         }
-        let mut runs = opened.run(opened.journal.runs(&opened.tenant, thread.as_ref(), page))?;
+        let mut runs = listing::runs(opened, thread.as_ref(), page)?;
         let next = listing::cut(&mut runs, options.paging.limit).map(|head| head.log.0.clone());
-        // Where words are left for a run is no run.
-        runs.retain(|head| !throughline_agent::is_inbox(&head.log));
         let none = match (runs.is_empty(), &options.paging.after, &thread) {
             (false, _, _) => None,
             (true, Some(after), _) => Some(format!("there are no runs after {}\n", plain(after))),

@@ -21,8 +21,7 @@ pub(crate) fn run(options: &Threads) -> Result<(), Failure> {
         let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
         let mut runs = Vec::with_capacity(threads.len());
         for thread in &threads {
-            let of = opened.journal.runs(&opened.tenant, Some(&thread.log), everything.clone());
-            runs.push(opened.run(of)?.len());
+            runs.push(listing::runs(opened, Some(&thread.log), everything.clone())?.len());
         }
         let none = match (threads.is_empty(), &options.paging.after) {
             (false, _) => None,

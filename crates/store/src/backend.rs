@@ -437,7 +437,7 @@ pub struct Stats {
     pub tenants: u64,
     /// Threads of all tenants.
     pub threads: u64,
-    /// Runs of all tenants.
+    /// Runs of all tenants: the logs of threads that say how they stand.
     pub runs: u64,
     /// Records of all logs.
     pub records: u64,

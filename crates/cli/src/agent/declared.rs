@@ -84,7 +84,7 @@ impl Tools {
                 })?;
                 tools.elsewhere = tools.elsewhere.and(line);
             } else {
-                tools.programs.push(Arc::new(given_program(text)?));
+                tools.add(given_program(text)?, Failure::Usage)?;
             }
         }
         Ok(tools)
@@ -101,7 +101,9 @@ impl Tools {
             }
         };
         for tool in listed {
-            self.programs.push(Arc::new(listed_program(tool, &name)?));
+            self.add(listed_program(tool, &name)?, |problem| {
+                Failure::BadData(format!("{name}: {problem}"))
+            })?;
         }
         let mut others: Vec<&str> = table.keys().map(String::as_str).collect();
         others.retain(|key| !ELSEWHERE.contains(key));
@@ -110,6 +112,20 @@ impl Tools {
         let declared =
             declared.map_err(|problems| Failure::BadData(format!("{name}: {problems}")))?;
         self.elsewhere = std::mem::take(&mut self.elsewhere).and(declared);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        program: Program,
+        bad: impl FnOnce(String) -> Failure,
+    ) -> Result<(), Failure> {
+        let name = program.spec().name;
+        if self.programs.iter().any(|known| known.spec().name == name) {
+            let name = plain(&name);
+            return Err(bad(format!("two tools have the name {name}: give one of them another")));
+        }
+        self.programs.push(Arc::new(program));
         Ok(())
     }
 
@@ -132,7 +148,7 @@ fn listed_program(tool: Value, file: &str) -> Result<Program, Failure> {
     let Value::Table(mut said) = tool else { return Err(bad("a tool is a table".to_owned())) };
     let command = said.remove("command");
     let command = command.as_ref().and_then(Value::as_str).map(str::to_owned);
-    let spec: ToolSpec = from_toml(&said).map_err(|problem| bad(problem.to_string()))?;
+    let spec: ToolSpec = from_toml(&said).map_err(bad)?;
     let missing = || bad(format!("{} has no `command` that runs it", spec.name));
     let command = command.ok_or_else(missing)?;
     Ok(Program::new(spec, command))
@@ -173,9 +189,26 @@ fn one(mut said: Table, model: Option<&str>, place: &str) -> Result<AgentConfig,
     from_toml(&said).map_err(|problem| Failure::BadData(format!("{place}{problem}")))
 }
 
-/// What a table says, by the names that JSON has for it.
-fn from_toml<T: serde::de::DeserializeOwned>(said: &Table) -> serde_json::Result<T> {
-    serde_json::from_str(&serde_json::to_string(said)?)
+/// What a table says, by the names that JSON has for it. What is wrong is told without a place in that JSON, which nobody
+/// wrote.
+fn from_toml<T: serde::de::DeserializeOwned>(said: &Table) -> Result<T, String> {
+    if let Some(member) = said.iter().find_map(|(key, value)| endless(key, value)) {
+        return Err(format!("{member} is no number that can be written in JSON"));
+    }
+    let said = serde_json::to_value(said).map_err(|error| error.to_string())?;
+    serde_json::from_value(said).map_err(|error| error.to_string())
+}
+
+/// The member that is `nan` or `inf`, which JSON would leave out.
+fn endless(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Float(number) => (!number.is_finite()).then(|| name.to_owned()),
+        Value::Array(list) => list.iter().find_map(|value| endless(name, value)),
+        Value::Table(table) => {
+            table.iter().find_map(|(key, value)| endless(&format!("{name}.{key}"), value))
+        }
+        _ => None,
+    }
 }
 
 fn read(file: &Path) -> Result<Table, Failure> {

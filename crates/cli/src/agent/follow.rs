@@ -117,6 +117,22 @@ fn show(records: Vec<Record>, seen: &mut u64, live: &mut Live) -> Result<(), Fai
     Ok(())
 }
 
+/// The last event of that kind that a run told.
+pub(crate) async fn last_event(
+    house: &House,
+    run: &LogId,
+    is_it: impl Fn(&RunEvent) -> bool,
+) -> Result<Option<RunEvent>, Failure> {
+    let (mut found, mut seen) = (None, 0);
+    loop {
+        let records = house.journal.read(&house.tenant, run, seen, PAGE).await;
+        let records = records.map_err(|error| house.failed(error.into()))?;
+        let Some(last) = records.last() else { return Ok(found) };
+        seen = last.seq;
+        found = records.iter().flat_map(events_of).filter(&is_it).last().or(found);
+    }
+}
+
 /// The events that a record holds, as far as they can be read.
 pub(crate) fn events_of(record: &Record) -> Vec<RunEvent> {
     let events = unpack(record).unwrap_or_default().into_iter();

@@ -17,6 +17,11 @@ use crate::text::{one_line, plain};
 /// The longest that arguments are shown with.
 const LONGEST: usize = 400;
 
+/// What is said of a call whose outcome nobody knows.
+pub(crate) const LOST: &str = "it was begun, and nobody saw its end";
+/// What becomes of it where a person does not want it to run again.
+pub(crate) const UNTOLD: &str = "reject tells the model that nobody knows";
+
 /// The tool calls of a run that wait for a person.
 pub(crate) fn approvals(state: &State) -> impl Iterator<Item = &PendingToolApproval> {
     let all = state.smart.pending_approvals.iter().flatten();
@@ -36,7 +41,9 @@ pub(crate) async fn decisions(
 ) -> Result<Option<Vec<Word>>, Failure> {
     let mut words = Vec::new();
     for approval in approvals(state) {
-        let Some(word) = decide(approval, policy).await? else { return Ok(None) };
+        let Some(word) = decide(approval, state.is_lost(&approval.id), policy).await? else {
+            return Ok(None);
+        };
         words.push(word);
     }
     for question in questions(state) {
@@ -48,13 +55,21 @@ pub(crate) async fn decisions(
 
 async fn decide(
     approval: &PendingToolApproval,
+    is_lost: bool,
     policy: &RedactionPolicy,
 ) -> Result<Option<Word>, Failure> {
     let args = policy.redact_text(approval.args.as_str()).into_owned();
     let tool = plain(&approval.tool_name);
     let question = format!("{} {}", tool.bold(), one_line(&plain(&args), LONGEST));
+    let ask = if is_lost {
+        format!(
+            "{LOST}: may it run AGAIN? [y/n, or n and why; n tells the model that nobody knows]"
+        )
+    } else {
+        "may it run? [y/n, or n and why]".to_owned()
+    };
     loop {
-        let prompt = format!("{question} may it run? [y/n, or n and why] ");
+        let prompt = format!("{question} {ask} ");
         let Some(said) = line(&prompt).await? else { return Ok(None) };
         let (word, rest) = said.split_once(char::is_whitespace).unwrap_or((&said, ""));
         let approved = match word.to_ascii_lowercase().as_str() {

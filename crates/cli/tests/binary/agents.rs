@@ -118,6 +118,7 @@ fn what_waits_is_told_answered_once_and_gone_on_with() {
     assert_eq!(approved.code, 0, "{}", approved.err);
     let twice = said(&kept, &["reject", id], "");
     assert_eq!(twice.code, 2, "{}", twice.out);
+    assert!(twice.err.contains("was decided before: ann approved the tool now"), "{}", twice.err);
     let without = said(&kept, &["resume", &run], "");
     assert_eq!(without.code, 2);
     assert!(without.err.contains("tools that are not given: now"), "{}", without.err);
@@ -128,6 +129,39 @@ fn what_waits_is_told_answered_once_and_gone_on_with() {
     assert_eq!(empty.out, "nothing waits for anybody\n");
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("ann approved the tool now"), "{}", narrated.out);
+    assert!(!narrated.out.contains("thrown away"), "{}", narrated.out);
+    // What is over is told again.
+    let over = said(&kept, &["resume", &run], "");
+    assert_eq!((over.code, &over.out), (0, &resumed.out), "{}", over.err);
+    assert!(over.err.contains(&format!("{run} is over: it was completed")), "{}", over.err);
+    let over = said(&kept, &["resume", &run, "--format", "json"], "");
+    let event: Value = serde_json::from_str(&over.out).unwrap();
+    assert_eq!((&event["type"], &event["status"]), (&"run".into(), &"completed".into()));
+}
+
+#[test]
+fn only_runs_are_counted_and_listed() {
+    let kept = place("counted");
+    let runs: Vec<String> = (0..3).map(|_| named(&begun(&kept, &[], "").err, "run_")).collect();
+    let json = |arguments: &[&str]| -> Value {
+        let told = said(&kept, &[arguments, &["--format", "json"]].concat(), "");
+        serde_json::from_str(&told.out).unwrap()
+    };
+    assert_eq!(json(&["stats"])["runs"], 3);
+    assert_eq!(json(&["threads"])["threads"][0]["runs"], 1);
+    let two = json(&["runs", "--limit", "2"]);
+    let ids = |page: &Value| -> Vec<String> {
+        let rows = page["runs"].as_array().unwrap().iter();
+        rows.map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&two), [&*runs[2], &*runs[1]]);
+    assert_eq!(two["next"], *runs[1]);
+    let rest = json(&["runs", "--limit", "2", "--after", &runs[1]]);
+    assert_eq!((ids(&rest), &rest["next"]), (vec![runs[0].clone()], &Value::Null));
+    let inbox = format!("{}.inbox", runs[0]);
+    let resumed = said(&kept, &["resume", &inbox], "");
+    assert_eq!(resumed.code, 2, "{}", resumed.err);
+    assert!(resumed.err.contains(&format!("there is no run {inbox}")), "{}", resumed.err);
 }
 
 #[test]
@@ -201,6 +235,17 @@ fn a_run_is_left_resumed_and_stopped() {
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(resumed.err.contains("throughline approve "), "{}", resumed.err);
     assert!(!began.exists(), "the tool was run again");
+    assert!(resumed.err.contains("slow: it was begun, and nobody saw its end"), "{}", resumed.err);
+    let inbox = said(&kept, &["inbox"], "");
+    assert!(inbox.out.contains("nobody saw its end: approve runs it again"), "{}", inbox.out);
+    let inbox = said(&kept, &["inbox", "--format", "json"], "");
+    let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
+    assert_eq!(inbox["waiting"][0]["outcome"], "unknown");
+    let asked = ["resume", &run, "--agent", "agent.toml", "--tool", &tool, "--ask"];
+    let asked = said(&kept, &asked, "");
+    assert!(asked.err.contains("may it run AGAIN?"), "{}", asked.err);
+    let narrated = said(&kept, &["narrate", &run], "");
+    assert!(narrated.out.contains("It was begun before, and nobody saw its end."));
     let cancelled = said(&kept, &["cancel", &run, "--reason", "enough"], "");
     assert_eq!(cancelled.code, 0, "{}", cancelled.err);
     let again = said(&kept, &["cancel", &run], "");
@@ -230,7 +275,21 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
     std::fs::write(kept.file("bad.toml"), "model = \"sim/gpt-5.2\"\nkindness = 1\n").unwrap();
     std::fs::write(kept.file("broken.toml"), "model = ").unwrap();
     std::fs::write(kept.file("tools.toml"), "[[tools]]\nname = \"a\"\n").unwrap();
+    let file = |name: &str, text: &str| std::fs::write(kept.file(name), text).unwrap();
+    file("debt.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = -1.0 }\n");
+    file("nan.toml", "model = \"sim/gpt-5.2\"\nlimits = { maxCostUsd = nan }\n");
+    let twice = "[[tools]]\nname = \"a\"\ncommand = \"true\"\n".repeat(2);
+    file("twice.toml", &format!("model = \"sim/gpt-5.2\"\n{twice}"));
     for (arguments, code, problem) in [
+        (vec!["run", "Hi", "--agent", "debt.toml"], 65, "limits.maxCostUsd: -1 is no amount"),
+        (vec!["run", "Hi", "--agent", "nan.toml"], 65, "limits.maxCostUsd is no number"),
+        (vec!["run", "Hi", "--agent", "twice.toml"], 65, "two tools have the name a"),
+        (
+            vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "a=true", "--tool", "a=false"],
+            2,
+            "two tools have the name a",
+        ),
+        (vec!["run", "  ", "--model", "sim/gpt-5.2"], 2, "there is nothing to say to the agent"),
         (vec!["run", "Hi"], 2, "no model is named: say --model"),
         (vec!["run", "Hi", "--model", "sin/claude-x"], 2, "did you mean `sim/claude-x`?"),
         (vec!["run", "Hi", "--model", "claude-sonnet-5"], 2, "set ANTHROPIC_API_KEY"),
@@ -258,6 +317,7 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         let ran = said(&kept, &arguments, "");
         assert_eq!(ran.code, code, "{arguments:?}: {} {}", ran.out, ran.err);
         assert!(ran.err.contains(problem), "{arguments:?}: {problem} is not in {}", ran.err);
+        assert!(!ran.err.contains("at line 1 column"), "nobody wrote that line: {}", ran.err);
     }
 }
 

@@ -78,6 +78,9 @@ fn put_what(o: &mut json::Object<'_>, one: &Pending, state: &State, policy: &Red
         let told = shown(policy, args);
         // What was left out cannot be edited: it would be lost.
         o.string("tool", tool_name).raw("args", &told).bool("redacted", told != *args);
+        if state.is_lost(&one.id) {
+            o.string("outcome", "unknown");
+        }
     }
     let questions = state.smart.pending_user_questions.iter().flatten();
     for question in questions.filter(|known| known.id == one.id) {

@@ -193,7 +193,8 @@ pub(super) async fn rewrap(shared: &Shared, salts: Vec<SaltRow>) -> Result<(), S
 
 pub(super) async fn stats(shared: &Shared) -> Result<Stats, StoreError> {
     let sql = "SELECT (SELECT count(DISTINCT tenant) FROM logs), \
-               count(*) FILTER (WHERE kind = 1), count(*) FILTER (WHERE kind = 2), \
+               count(*) FILTER (WHERE kind = 1), \
+               count(*) FILTER (WHERE kind = 2 AND status IS NOT NULL), \
                coalesce(sum(last - coalesce(fork_at, 0)), 0)::bigint, coalesce(sum(bytes), 0)::bigint, \
                (SELECT count(*) FROM blobs), \
                (SELECT coalesce(sum(octet_length(content)), 0)::bigint FROM blobs), \

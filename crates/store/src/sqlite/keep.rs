@@ -233,7 +233,7 @@ pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Err
     Ok(Stats {
         tenants: count("count(*) FROM tenants")?,
         threads: count("count(*) FROM logs WHERE kind = 1")?,
-        runs: count("count(*) FROM logs WHERE kind = 2")?,
+        runs: count("count(*) FROM logs WHERE kind = 2 AND status IS NOT NULL")?,
         records: count("count(*) FROM records")?,
         content_bytes: count("coalesce(sum(bytes), 0) FROM logs")?,
         blobs: count("count(*) FROM blobs")?,
