@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use throughline_codec::CODECS;
 use throughline_testkit::{figure, skip, workspace_root};
@@ -26,7 +26,7 @@ enum Tag {
     Shell,
     /// `sh,serve`: the same, but its last command goes on until it is stopped.
     Serve,
-    /// `sh,clone`: a command in a clone of the repository, which other tests or scripts run: its program must be there.
+    /// `sh,clone`: commands in a clone of the repository: see [`Place::clone_line`].
     Clone,
     /// `console`: lines that begin with `$` are run, and what else is there is what they say.
     Console,
@@ -178,11 +178,8 @@ impl Place {
             }
             Tag::Serve => self.serve(&place, &text),
             Tag::Clone => {
-                for line in text.lines().filter(|line| !line.trim().is_empty()) {
-                    let program = line.split_whitespace().next().unwrap();
-                    let is_there = workspace_root().join(program).exists();
-                    let is_tool = ["cargo", "docker", "git", "pip"].contains(&program);
-                    assert!(is_there || is_tool, "{place}: there is no {program}");
+                for line in text.lines().map(|line| without_remark(line.trim())) {
+                    self.clone_line(&place, line);
                 }
             }
             Tag::Python => self.script(&place, "python", "py", &text),
@@ -211,22 +208,44 @@ impl Place {
         }
     }
 
+    /// Runs a line that is meant for a clone. What `cargo run` would build is built already; tests of the workspace run where they
+    /// are, from the build that this test is of; and what takes a release build and minutes, `scripts/soak` runs as it stands there.
+    fn clone_line(&self, place: &str, line: &str) {
+        let root = workspace_root();
+        match (line.strip_prefix("cargo run --release -- "), line.split_whitespace().next()) {
+            (Some(goes_on @ ("demo" | "serve")), _) => {
+                self.serve(place, &format!("throughline {goes_on}"));
+            }
+            (Some(arguments), _) => self.shell(place, &format!("throughline {arguments}")),
+            (None, Some("cargo")) => {
+                let is_ours = line.starts_with("cargo test --workspace ");
+                assert!(is_ours, "{place}: a build of its own: {line}");
+                // Cargo keeps what it knows in the home of whoever runs the tests.
+                let ran = Command::new("bash").args(["-c", line]).current_dir(root).output();
+                succeeded(place, &ran.unwrap());
+            }
+            (None, Some(program)) => {
+                assert!(root.join(program).exists(), "{place}: there is no {program}");
+                let soak = std::fs::read_to_string(root.join("scripts/soak")).unwrap();
+                assert!(
+                    soak.lines().any(|run| run == line),
+                    "{place}: scripts/soak must run {line}"
+                );
+            }
+            (None, None) => {}
+        }
+    }
+
     fn shell(&self, place: &str, text: &str) {
         let text = format!("PATH=$BIN:$PATH\n{text}");
         let ran = self.command("bash").args(["-euo", "pipefail", "-c", &text]).output().unwrap();
-        let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            ran.status.success(),
-            "{place}: {text}\n{}\n{}",
-            told(&ran.stdout),
-            told(&ran.stderr)
-        );
+        succeeded(&format!("{place}: {text}"), &ran);
     }
 
     /// Runs what goes on until it is stopped: it has begun when it says where it listens.
     fn serve(&self, place: &str, text: &str) {
         use std::io::{BufRead as _, BufReader};
-        let text = text.trim().split_once('#').map_or(text.trim(), |(command, _)| command.trim());
+        let text = without_remark(text.trim());
         let is_gateway = text.ends_with("throughline serve");
         let text =
             if is_gateway { format!("{text} --listen 127.0.0.1:0") } else { text.to_owned() };
@@ -264,9 +283,13 @@ impl Place {
         // What stands for a key of one's own is a key here, too; where there are none, any is right.
         std::fs::write(&file, text.replace("tl_…", "any")).unwrap();
         let ran = self.command(program).arg(&file).output().unwrap();
-        let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
+        succeeded(place, &ran);
     }
+}
+
+fn succeeded(place: &str, ran: &Output) {
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
 }
 
 /// Each line stands in an example or a test that the compiler reads.
@@ -287,6 +310,11 @@ fn is_compiled(place: &str, text: &str) {
 
 fn without_comment(line: &str) -> &str {
     line.split_once(" // ").map_or(line, |(code, _)| code).trim_end()
+}
+
+/// A command, without what is said of it.
+fn without_remark(line: &str) -> &str {
+    line.split_once(" #").map_or(line, |(command, _)| command).trim_end()
 }
 
 #[test]
