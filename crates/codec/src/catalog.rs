@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
-use throughline_core::{Dialect, Name, Origin, Profile, Provider, Target, Wire};
+use throughline_core::{Dialect, Name, Origin, Profile, Provider, Recall, Target, Wire};
 
 #[cfg(test)]
 #[path = "catalog_tests.rs"]
@@ -20,6 +20,8 @@ const PROFILES: &str = include_str!("profiles.toml");
 pub struct Catalog {
     providers: Vec<Arc<Provider>>,
     profiles: Vec<Arc<Profile>>,
+    /// The families of models that were asked for.
+    families: Recall<Arc<Profile>>,
 }
 
 /// Why a row was not taken, or not found.
@@ -87,7 +89,7 @@ impl Catalog {
                 profiles.push(Arc::clone(old));
             }
         }
-        Ok(Self { providers: self.providers.clone(), profiles })
+        Ok(Self { providers: self.providers.clone(), profiles, families: Recall::default() })
     }
 
     /// The same with more providers. A row replaces the one of its name; others come last.
@@ -103,7 +105,7 @@ impl Catalog {
                 None => providers.push(row),
             }
         }
-        Ok(Self { providers, profiles: self.profiles.clone() })
+        Ok(Self { providers, ..self.clone() })
     }
 
     /// The provider of that name.
@@ -144,6 +146,10 @@ impl Catalog {
 
     /// The family of a model: the row with the longest pattern that the name fits, else `unknown`.
     pub fn profile(&self, model: &str) -> Arc<Profile> {
+        self.families.or_find(model, || self.family_of(model))
+    }
+
+    fn family_of(&self, model: &str) -> Arc<Profile> {
         let mut best: Option<(usize, &Arc<Profile>)> = None;
         for row in &self.profiles {
             if let Some(length) = row.fit(model)

@@ -24,6 +24,7 @@ mod number;
 mod origin;
 mod profile;
 mod reasoning;
+mod recall;
 mod redaction;
 mod replay;
 mod reply;
@@ -67,6 +68,7 @@ pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
     ReflectionMode, ResolvedReasoning, Section,
 };
+pub use crate::recall::Recall;
 pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, Thoughts};
 pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
 pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};

@@ -281,7 +281,14 @@ pub struct Binding {
 
 /// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
 pub fn fits(pattern: &str, text: &str) -> bool {
-    let (mut pieces, mut text) = (pattern.as_bytes().split(|byte| *byte == b'*'), text.as_bytes());
+    let (pattern, mut text) = (pattern.as_bytes(), text.as_bytes());
+    // Many patterns are tried for each text, and most of them differ from it in the first letter.
+    match (pattern.first(), text.first()) {
+        (Some(b'*') | None, _) => {}
+        (Some(wanted), Some(first)) if wanted.eq_ignore_ascii_case(first) => {}
+        (Some(_), _) => return false,
+    }
+    let mut pieces = pattern.split(|byte| *byte == b'*');
     let head = pieces.next().unwrap_or_default();
     match text.split_at_checked(head.len()) {
         Some((start, rest)) if start.eq_ignore_ascii_case(head) => text = rest,

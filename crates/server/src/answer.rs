@@ -12,7 +12,7 @@ use crate::compression;
 use crate::dialect;
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing, Reached};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Open};
 use crate::operations::{Capture, Fates};
 use crate::prepare::Ready;
 use crate::story::Story;
@@ -48,9 +48,8 @@ impl Exchange<'_> {
         });
         let mut keeper = Keeper {
             replay: Arc::clone(&self.gateway.replay),
-            conversation: ready.conversation,
+            open: ready.conversation.map(|conversation| Open { conversation, story }),
             prefix: ready.encoded.prefix,
-            story,
             longest: self.gateway.operations.limits.capture,
             ticket: Arc::clone(&self.ticket),
         };
@@ -128,14 +127,14 @@ impl Exchange<'_> {
         });
         match (reply, dresser) {
             (Ok((reply, readable)), None) => {
-                keeper.keep(&reply, Some(readable)).await;
+                keeper.keep(reply, Some(readable)).await;
                 Ok(body)
             }
             (Ok((reply, _)), Some(mut dresser)) => {
                 let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
                 let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
                 let shown = self.echoed(shown, asked);
-                keeper.keep(&reply, Some(shown.clone())).await;
+                keeper.keep(reply, Some(shown.clone())).await;
                 Ok(shown)
             }
             // What cannot be read passes all the same: the caller may know better.

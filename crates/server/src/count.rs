@@ -50,23 +50,22 @@ const COUNTED_RESPONSES: &[&str] = &[
 impl Exchange<'_> {
     /// Counts the tokens of a request.
     pub(crate) async fn count(&self, request: Request) -> Result<Answered, Problem> {
-        let body = Tree::parse(request.body.clone()).ok();
-        let (asked, end_user) = self.named(&request, body.as_ref())?;
+        let body = self.body.as_ref();
+        let (asked, end_user) = self.named(&request, body)?;
         let all = self.reach(&asked)?;
         let nobody = || Problem::new(404, format!("nobody answers to {asked}"));
         let reached = all.into_iter().next().ok_or_else(nobody)?;
         let node = Claims::fresh_node().map_err(|error| Problem::new(500, error.to_string()))?;
         let mut story = Story::begin(node, &self.caller.tenant, &self.wire, &request);
-        let resumed =
-            self.resumed(&request, body.as_ref(), end_user.as_deref(), &mut story).await?;
+        let resumed = self.resumed(&request, body, end_user.as_deref(), &mut story).await?;
         let unfolded = resumed.at(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
         let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };
         let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
         let (inner, is_wrapped) = unwrapped(&renamed);
-        let Read { call, target, tenant } = self.read(&inner, body.as_ref(), &reached)?;
+        let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
         let to = speaker(&target.origin.wire)?;
         let (mut encoded, _) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
-        self.mended(to, &mut encoded, body.as_ref(), &target)?;
+        self.mended(to, &mut encoded, body, &target)?;
         let ready = encoded.request;
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;

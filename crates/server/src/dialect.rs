@@ -94,40 +94,6 @@ fn gemini_verb(path: &str) -> Option<&str> {
     rest.rsplit_once(':').map(|(_, verb)| verb)
 }
 
-/// Whether a JSON text is nested deeper than that, at any place.
-pub(crate) fn is_deeper_than(text: &[u8], limit: u32) -> bool {
-    let (mut depth, mut rest) = (0_u32, text);
-    while let Some((byte, after)) = rest.split_first() {
-        rest = match byte {
-            b'"' => behind_string(after),
-            _ => after,
-        };
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > limit {
-                    return true;
-                }
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    false
-}
-
-/// What stands behind the string that has begun. Most of a request is in strings, and is not looked at letter by letter.
-fn behind_string(mut rest: &[u8]) -> &[u8] {
-    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
-        let is_escape = rest.get(at) == Some(&b'\\');
-        rest = rest.get(at + 1 + usize::from(is_escape)..).unwrap_or_default();
-        if !is_escape {
-            return rest;
-        }
-    }
-    &[]
-}
-
 /// Whom a request names.
 #[derive(Default)]
 pub(crate) struct Names {

@@ -107,6 +107,8 @@ pub(crate) struct Exchange<'g> {
     /// The caller's dialect.
     pub(crate) wire: Wire,
     pub(crate) ticket: Arc<Ticket>,
+    /// The body of the request, if it is JSON.
+    pub(crate) body: Option<Tree>,
 }
 
 impl<'g> Exchange<'g> {
@@ -115,8 +117,9 @@ impl<'g> Exchange<'g> {
         caller: Caller,
         wire: Wire,
         ticket: Arc<Ticket>,
+        body: Option<Tree>,
     ) -> Self {
-        Self { gateway, caller, wire, ticket }
+        Self { gateway, caller, wire, ticket, body }
     }
 
     /// Asks a model. Whatever comes of it, there is a story to tell.
@@ -151,9 +154,7 @@ impl<'g> Exchange<'g> {
         request: &Request,
         story: &mut Story,
     ) -> Result<(Ready, Reached, Answer), Problem> {
-        // The body is parsed once, for all who read it.
-        let body = Tree::parse(request.body.clone()).ok();
-        let body = body.as_ref();
+        let body = self.body.as_ref();
         let (asked, end_user) = self.named(request, body)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
@@ -245,8 +246,7 @@ impl<'g> Exchange<'g> {
         let nobody = || Problem::new(404, nobody);
         // Where a model is named, its own provider answers.
         let directory = &self.gateway.directory;
-        let body = Tree::parse(request.body.clone()).ok();
-        let named = dialect::names(&self.wire, &request.path, body.as_ref()).model;
+        let named = dialect::names(&self.wire, &request.path, self.body.as_ref()).model;
         let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
         let (reached, request) = match named {
             Some((all, name)) => {

@@ -10,14 +10,16 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use throughline_codec::Catalog;
-use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Upstream, Wire, json};
+use throughline_core::{
+    Credential, Json, Name, Provider, Request, Tenant, Tree, Upstream, Wire, json,
+};
 
 use crate::access::{self, Admission, Keyring};
 use crate::compression;
 use crate::console::assets;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
-use crate::letta::{self, AgentApi, Denied};
+use crate::letta::{self, AgentApi};
 use crate::operations::{Operations, Ticket, whole_body};
 use crate::own;
 use crate::prefix::PrefixPolicy;
@@ -154,12 +156,8 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     ticket.trace(&mut request.headers);
     let answered = async {
         request.body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
-        if dialect::is_deeper_than(&request.body, gateway.depth_limit) {
-            let limit = gateway.depth_limit;
-            let message = format!("the body is nested deeper than {limit}: no request needs that");
-            return Err(Problem::new(400, message));
-        }
-        let exchange = Exchange::of(&gateway, caller, wire.clone(), Arc::clone(&ticket));
+        let json = read(&request.body, gateway.depth_limit)?;
+        let exchange = Exchange::of(&gateway, caller, wire.clone(), Arc::clone(&ticket), json);
         match door {
             Door::Call(_) => exchange.call(request).await,
             Door::Count(_) => exchange.count(request).await,
@@ -182,6 +180,17 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
 }
 
+/// A body, if it is JSON. It is parsed once, for all who read it.
+fn read(body: &Bytes, depth_limit: u32) -> Result<Option<Tree>, Problem> {
+    let tree = Tree::parse(body.clone()).ok();
+    if tree.as_ref().is_some_and(|tree| tree.depth() > depth_limit) {
+        let message =
+            format!("the body is nested deeper than {depth_limit}: no request needs that");
+        return Err(Problem::new(400, message));
+    }
+    Ok(tree)
+}
+
 /// The answer of the agents.
 async fn agents_answer(
     gateway: &Gateway,
@@ -194,10 +203,7 @@ async fn agents_answer(
         let caller = caller?;
         let ticket = gateway.operations.enter(&caller, &Wire::borrowed("letta"))?;
         let body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
-        if dialect::is_deeper_than(&body, gateway.depth_limit) {
-            let limit = gateway.depth_limit;
-            return Err(Denied::new(400, format!("the body is nested deeper than {limit}")));
-        }
+        read(&body, gateway.depth_limit)?;
         let answered = letta::answer(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
         ticket.note(|facts| facts.status = status);

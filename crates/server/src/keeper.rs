@@ -15,41 +15,51 @@ use crate::story::Story;
 /// Keeps what comes of one call.
 pub(crate) struct Keeper {
     pub(crate) replay: Arc<Replay>,
-    /// Where the answer belongs; nothing where nothing is kept.
-    pub(crate) conversation: Option<Conversation>,
+    /// The call, until it is over; nothing where nothing is kept.
+    pub(crate) open: Option<Open>,
     /// What stands before the answer, as it was sent.
     pub(crate) prefix: Option<Digest>,
-    pub(crate) story: Story,
     /// How long the end of an answer is held for it.
     pub(crate) longest: Duration,
     pub(crate) ticket: Arc<Ticket>,
 }
 
+/// A call of which something is to be kept.
+pub(crate) struct Open {
+    /// Where the answer belongs.
+    pub(crate) conversation: Conversation,
+    pub(crate) story: Story,
+}
+
 impl Keeper {
+    /// Whether the answer as its caller is shown it is kept, to be asked for.
+    pub(crate) fn keeps_response(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.story.keeps_response)
+    }
+
     /// Keeps the answer, if answers are kept. It is held for that, unless captures are relaxed, but not for ever: one that cannot
     /// be kept reaches its caller all the same, and the loss is told. `shown` is what the caller is shown of it.
-    pub(crate) async fn keep(&mut self, reply: &Reply, shown: Option<Bytes>) {
+    pub(crate) async fn keep(&mut self, reply: Reply, shown: Option<Bytes>) {
         self.ticket.note(|facts| {
             facts.usage = Some(reply.usage);
             facts.is_whole = reply.stop != Stop::Cut;
         });
-        let Some(conversation) = self.conversation.take() else { return };
-        self.story.ends(reply);
-        self.story.cost = self.ticket.cost(&reply.usage);
-        let response = shown.filter(|_| self.story.keeps_response).and_then(|shown| {
+        let Some(Open { conversation, mut story }) = self.open.take() else { return };
+        story.ends(&reply);
+        story.cost = self.ticket.cost(&reply.usage);
+        let response = shown.filter(|_| story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
                 Json::parse(shown).ok()
             } else {
-                stored::echoed(&shown, &self.story.texts.came)
+                stored::echoed(&shown, &story.texts.came)
             };
             Some(stored::record(&shown?, conversation.end_user.as_deref(), &reply.origin))
         });
         if reply.stop == Stop::Cut || reply.items.is_empty() {
-            drop(timeout(self.longest, self.replay.stories().keep(&self.story)).await);
+            drop(timeout(self.longest, self.replay.stories().keep(&story)).await);
             return;
         }
-        let (story, reply) = (self.story.clone(), reply.clone());
         let prefix = self.prefix;
         let answered = Box::new(Answered { story, conversation, reply, prefix, response });
         let ticket = Arc::clone(&self.ticket);
@@ -70,9 +80,9 @@ impl Keeper {
 
     /// Keeps the story of a call that has no answer.
     pub(crate) async fn fail(&mut self, status: u16, message: &str) {
-        if self.conversation.is_some() {
-            self.story.fails(status, message);
-            drop(timeout(self.longest, self.replay.stories().keep(&self.story)).await);
+        if let Some(Open { story, .. }) = &mut self.open {
+            story.fails(status, message);
+            drop(timeout(self.longest, self.replay.stories().keep(story)).await);
         }
     }
 }

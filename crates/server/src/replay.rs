@@ -49,9 +49,9 @@ use throughline_core::{
 };
 
 use crate::replay::behind::Behind;
-pub(crate) use crate::replay::capture::Answered;
-pub(crate) use crate::replay::capture::TURN;
 pub use crate::replay::capture::Turn;
+pub(crate) use crate::replay::capture::{Answered, TURN};
+use crate::replay::capture::{Marks, Whole};
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
 use crate::replay::chains::Chains;
 pub use crate::replay::claim::{Claims, NoRandomness};
@@ -129,11 +129,11 @@ impl Replay {
             return;
         };
         let room = behind.room(answered.size()).await;
-        let keys = capture::keys_of(&answered.turn());
-        let coming = behind.begin(&answered.story.tenant, &keys, room);
+        let marks = Marks::of(&answered.turn());
+        let coming = behind.begin(&answered.story.tenant, &marks.keys, room);
         let replay = Arc::clone(self);
         tokio::spawn(async move {
-            tell(replay.capture_as(&answered.story.tenant, &answered.turn(), keys).await);
+            tell(replay.capture_as(&answered.story.tenant, &answered.turn(), marks).await);
             drop(coming);
         });
     }
@@ -147,18 +147,19 @@ impl Replay {
         if !turn.is_whole() {
             return Ok(None);
         }
-        self.capture_as(tenant, turn, capture::keys_of(turn)).await
+        self.capture_as(tenant, turn, Marks::of(turn)).await
     }
 
     async fn capture_as(
         &self,
         tenant: &Tenant,
         turn: &Turn<'_>,
-        keys: Vec<VaultKey>,
+        marks: Marks,
     ) -> Result<Option<NodeId>, StoreError> {
-        let Some(kept) = capture::capture(self, tenant, turn, keys).await? else { return Ok(None) };
+        let whole = Whole::of(turn, marks);
+        let Some(kept) = capture::capture(self, tenant, &whole).await? else { return Ok(None) };
         // The next request most likely goes on from here. That the era is one from before makes it only the surer.
-        let captured = Arc::new(capture::remembered(turn));
+        let captured = Arc::new(whole.remembered());
         self.memo.put(tenant, &kept, &captured, turn.conversation.era);
         Ok(Some(kept.id))
     }

@@ -239,11 +239,19 @@ impl Story {
 
 /// The headers that hold no credential.
 fn shown(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        SECRET.iter().any(|word| name.contains(word))
-    };
-    headers.iter().filter(|(name, _)| !is_secret(name)).cloned().collect()
+    headers.iter().filter(|(name, _)| !is_secret(name.as_bytes())).cloned().collect()
+}
+
+/// Whether one of the words stands in the name of a header, whatever its case.
+fn is_secret(name: &[u8]) -> bool {
+    (0..name.len()).any(|at| {
+        let rest = name.get(at..).unwrap_or_default();
+        let first = rest.first().map(u8::to_ascii_lowercase);
+        SECRET.iter().map(|word| word.as_bytes()).any(|word| {
+            word.first().copied() == first
+                && rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+        })
+    })
 }
 
 fn put_headers(o: &mut json::Object<'_>, headers: &[(Name, Name)]) {

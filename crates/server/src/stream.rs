@@ -218,9 +218,9 @@ impl Passage {
                 && !self.is_kept
             {
                 self.is_kept = true;
-                let keeps = self.keeper.story.keeps_response;
+                let keeps = self.keeper.keeps_response();
                 let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
-                self.keeper.keep(reply, shown.flatten()).await;
+                self.keeper.keep(Reply::clone(reply), shown.flatten()).await;
             }
             if let Some(writer) = &mut self.writer {
                 writer.write(or_failure(event, broke), written);

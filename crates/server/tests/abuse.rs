@@ -97,10 +97,13 @@ async fn a_body_without_end_is_refused() {
     let said = house.said("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
     assert_eq!(said.status, 413, "{said:?}");
     assert!(said.body.contains("larger than 1 MiB"), "{}", said.body);
-    let deep = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
-    let said = house.said("/v1/messages", "", &deep).await;
-    assert_eq!(said.status, 400, "{said:?}");
-    assert!(said.body.contains("nested deeper"), "{}", said.body);
+    let open = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
+    let closed = format!("{open}{}}}", "]".repeat(10_000));
+    for (body, told) in [(closed, "nested deeper"), (open, "is not JSON")] {
+        let said = house.said("/v1/messages", "", &body).await;
+        assert_eq!(said.status, 400, "{said:?}");
+        assert!(said.body.contains(told), "{}", said.body);
+    }
     house.close().await;
 }
 

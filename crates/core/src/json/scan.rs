@@ -10,6 +10,8 @@ pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     /// Where the escapes in strings begin.
     pub(super) escapes: Vec<u32>,
+    /// How many containers stand in each other, at most.
+    pub(super) depth: u32,
 }
 
 /// The place of one value.
@@ -27,8 +29,8 @@ pub(super) struct Entry {
 /// Indexes a text that is valid UTF-8 and has less than 4 GiB.
 pub(super) fn index(text: &[u8]) -> Result<Index, SyntaxError> {
     let entries = Vec::with_capacity(text.len() / 48 + 16);
-    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
-    Scanner { text, at: 0, index, open: NONE }.run()
+    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64), depth: 0 };
+    Scanner { text, at: 0, index, open: NONE, depth: 0 }.run()
 }
 
 /// Goes through a text. `open` is the innermost container that has begun and not ended. Until a container ends, its `link`
@@ -38,6 +40,8 @@ struct Scanner<'t> {
     at: usize,
     index: Index,
     open: u32,
+    /// How many containers are open.
+    depth: u32,
 }
 
 /// The container around the outermost value.
@@ -94,10 +98,13 @@ impl Scanner<'_> {
     fn open(&mut self, shape: Shape) {
         let around = std::mem::replace(&mut self.open, narrow(self.index.entries.len()));
         self.at += 1;
+        self.depth += 1;
+        self.index.depth = self.index.depth.max(self.depth);
         self.push(self.at - 1, shape, around);
     }
 
     fn close(&mut self) {
+        self.depth -= 1;
         let after = narrow(self.index.entries.len());
         if let Some(entry) = self.index.entries.get_mut(self.open as usize) {
             entry.end = narrow(self.at);

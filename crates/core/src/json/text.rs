@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// How many bytes are looked at together.
 const WORD: usize = 8;
-/// How many bytes are copied together: escapes stand closer to each other than that in prose and in code.
+/// How many bytes are copied, or looked over, together: escapes stand closer to each other than that in prose and in code.
 const WINDOW: usize = 32;
 
 /// The places of quotes, backslashes and control characters: of everything that a string cannot hold as it is.
@@ -15,12 +15,29 @@ pub(super) struct Specials<'t> {
     end: usize,
     /// The high bit of each byte of the word that is special.
     found: u64,
+    /// Where the window ends that has specials, and is looked at word by word.
+    window: usize,
 }
 
 impl<'t> Specials<'t> {
     /// Those that stand at `from` or behind it.
     pub(super) fn behind(from: usize, text: &'t [u8]) -> Self {
-        Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0 }
+        Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0, window: from }
+    }
+}
+
+impl Specials<'_> {
+    /// Goes on to the next window that has specials. Most of a long text is plain, which is told for many bytes at once.
+    #[inline]
+    fn skip_plain(&mut self) {
+        while let Some((window, rest)) = self.rest.split_first_chunk::<WINDOW>() {
+            if !is_plain(window) {
+                break;
+            }
+            self.rest = rest;
+            self.end += WINDOW;
+        }
+        self.window = self.end + WINDOW;
     }
 }
 
@@ -30,6 +47,9 @@ impl Iterator for Specials<'_> {
     #[inline]
     fn next(&mut self) -> Option<usize> {
         while self.found == 0 {
+            if self.end >= self.window {
+                self.skip_plain();
+            }
             let word = match self.rest.split_first_chunk::<WORD>() {
                 Some((word, rest)) => {
                     self.rest = rest;
@@ -45,6 +65,13 @@ impl Iterator for Specials<'_> {
         self.found &= self.found - 1;
         Some(place)
     }
+}
+
+/// Whether a string can hold these bytes as they are.
+fn is_plain(window: &[u8; WINDOW]) -> bool {
+    let is_special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
+    // Without a way out, so that it is done for many bytes at a time.
+    !window.iter().fold(false, |found, byte| found | is_special(byte))
 }
 
 /// The last few bytes of a text, filled up with blanks.
@@ -176,18 +203,22 @@ pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
     out.push(b'"');
     for at in Specials::behind(0, value) {
         out.extend_from_slice(value.get(written..at).unwrap_or_default());
-        match value.get(at).copied().unwrap_or_default() {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            other => out.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
-        }
+        push_escape(out, value.get(at).copied().unwrap_or_default());
         written = at + 1;
     }
     out.extend_from_slice(value.get(written..).unwrap_or_default());
     out.push(b'"');
+}
+
+fn push_escape(out: &mut Vec<u8>, special: u8) {
+    match special {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        0x08 => out.extend_from_slice(b"\\b"),
+        0x0c => out.extend_from_slice(b"\\f"),
+        other => out.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
+    }
 }

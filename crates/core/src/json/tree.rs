@@ -52,6 +52,11 @@ impl Tree {
         Ok(Self { bytes, index })
     }
 
+    /// How many arrays and objects stand in each other, at most.
+    pub fn depth(&self) -> u32 {
+        self.index.depth
+    }
+
     /// Indexes a text that was parsed before.
     pub(super) fn of_checked(bytes: &Bytes) -> Self {
         Self { bytes: bytes.clone(), index: scan::index(bytes).unwrap_or_default() }

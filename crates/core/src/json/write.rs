@@ -1,21 +1,39 @@
 //! Writing JSON member by member, in the order of the calls, so that equal input gives equal bytes.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 
 use crate::json::{Json, text};
 
+/// How long a text is that stays where it was written.
+const LARGE: usize = 64 << 10;
+
 /// Writes an object.
 pub fn object(fill: impl FnOnce(&mut Object<'_>)) -> Json {
-    let mut out = Vec::new();
-    write_object(&mut out, fill);
-    Json::trusted(Bytes::from(out))
+    written(|out| write_object(out, fill))
 }
 
 /// Writes an array.
 pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
-    let mut out = Vec::new();
-    write_array(&mut out, fill);
-    Json::trusted(Bytes::from(out))
+    written(|out| write_array(out, fill))
+}
+
+/// What is written into memory that is kept from one text to the next, in memory of the right size. Who writes a text within
+/// a text has memory of its own.
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Json {
+    thread_local! {
+        static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut out = SCRATCH.take();
+    write(&mut out);
+    if out.len() > LARGE {
+        return Json::trusted(Bytes::from(out));
+    }
+    let json = Json::trusted(Bytes::copy_from_slice(&out));
+    out.clear();
+    SCRATCH.set(out);
+    json
 }
 
 /// Writes an array of values that are JSON already, into memory of the right size.
@@ -77,6 +95,21 @@ fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
     out.push(b']');
 }
 
+/// Writes the digits of a number.
+fn push_number(out: &mut Vec<u8>, value: u64) {
+    let begin = out.len();
+    let mut rest = value;
+    loop {
+        let digit = u8::try_from(rest % 10).unwrap_or_default();
+        out.push(b'0' + digit);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.get_mut(begin..).unwrap_or_default().reverse();
+}
+
 /// An object that is being written.
 pub struct Object<'o> {
     out: &'o mut Vec<u8>,
@@ -121,7 +154,7 @@ impl Object<'_> {
 
     /// A whole number.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
-        self.key(key).extend_from_slice(value.to_string().as_bytes());
+        push_number(self.key(key), value);
         self
     }
 
@@ -184,7 +217,7 @@ impl Array<'_> {
 
     /// A whole number.
     pub fn number(&mut self, value: u64) -> &mut Self {
-        self.next().extend_from_slice(value.to_string().as_bytes());
+        push_number(self.next(), value);
         self
     }
 

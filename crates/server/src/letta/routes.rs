@@ -121,21 +121,26 @@ pub(crate) struct Found {
 /// The route of a request.
 pub(crate) fn find(method: &str, target: &str) -> Option<Found> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (path, is_alone) = match path.strip_prefix("/letta/") {
-        Some(rest) => (format!("/{rest}"), true),
-        None => (path.to_owned(), false),
+    let (path, is_alone) = match path.strip_prefix("/letta").filter(|rest| rest.starts_with('/')) {
+        Some(rest) => (rest, true),
+        None => (path, false),
     };
     let follows = ROUTES.iter().find_map(|route| {
         // A stream can be followed by reading, too.
         let is_method = route.method == method || (route.op == Op::RunStream && method == "GET");
-        let ids = fits(route.path, &path)?;
-        (is_method && (is_alone || is_ours(route.op, &path, &ids))).then_some((route.op, ids))
+        let ids = if is_method { fits(route.path, path)? } else { return None };
+        (is_alone || is_ours(route.op, path, &ids)).then_some((route.op, ids))
     });
     follows.map(|(op, ids)| Found { op, ids, query: Query::parse(query) })
 }
 
 /// The ids in a path, if it is the route's. The last slash is no matter here.
 fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
+    // Most routes are told apart by what stands before their first id, or before their last slash.
+    let literal = route.split('{').next().unwrap_or_default();
+    if !path.starts_with(literal.strip_suffix('/').unwrap_or(literal)) {
+        return None;
+    }
     let mut ids = Vec::new();
     let mut steps = path.trim_end_matches('/').split('/');
     for wanted in route.trim_end_matches('/').split('/') {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, LogOpening, Name, NewRecord, Store, StoreError, Tenant, kind,
+    Append, Batch, LogOpening, Name, NewRecord, Recall, Store, StoreError, Tenant, kind,
 };
 use tokio::time::Instant;
 
@@ -26,6 +26,7 @@ const BETWEEN_SUMS: u64 = 1000;
 pub(crate) struct Meter {
     store: Arc<dyn Store>,
     prices: Arc<dyn Prices>,
+    known_prices: Recall<Option<Price>>,
     /// The name of this node.
     node: Name,
     book: Mutex<Book>,
@@ -58,12 +59,13 @@ impl Meter {
     pub(super) fn new(store: Arc<dyn Store>, prices: Arc<dyn Prices>, node: Name) -> Self {
         let (book, minutes, turn) =
             (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
-        Self { store, prices, node, book, minutes, turn }
+        Self { store, prices, known_prices: Recall::default(), node, book, minutes, turn }
     }
 
     /// What that provider takes for that model.
     pub(crate) fn price(&self, provider: &str, model: &str) -> Option<Price> {
-        self.prices.price(provider, model)
+        let name = [provider, model].join("\n");
+        self.known_prices.or_find(&name, || self.prices.price(provider, model))
     }
 
     /// The version of the prices.

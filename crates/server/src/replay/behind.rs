@@ -2,6 +2,7 @@
 //! waits for it, so that nobody sees a conversation without its last turn.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use throughline_core::{Tenant, VaultKey};
@@ -13,17 +14,19 @@ const ROOM: u32 = 64 << 10;
 /// The turns that are under way.
 #[derive(Clone)]
 pub(super) struct Behind {
-    /// The keys that they will have, and what ends when they are kept.
-    coming: Arc<Mutex<HashMap<Key, Vec<watch::Receiver<()>>>>>,
+    /// The marks of the keys that they will have, and what ends when they are kept.
+    coming: Arc<Mutex<HashMap<Mark, Vec<watch::Receiver<()>>>>>,
     room: Arc<Semaphore>,
+    hasher: RandomState,
 }
 
-type Key = (Tenant, VaultKey);
+/// What tells a tenant's key from most others. Who waits for another's turn waits a little longer, and no more.
+type Mark = u64;
 
 /// A turn that is under way for as long as this is held.
 pub(super) struct Coming {
     behind: Behind,
-    keys: Vec<Key>,
+    marks: Vec<Mark>,
     own: watch::Receiver<()>,
     _kept: watch::Sender<()>,
     _room: OwnedSemaphorePermit,
@@ -32,7 +35,7 @@ pub(super) struct Coming {
 impl Default for Behind {
     fn default() -> Self {
         let room = Semaphore::new(usize::try_from(ROOM).unwrap_or(Semaphore::MAX_PERMITS));
-        Self { coming: Arc::default(), room: Arc::new(room) }
+        Self { coming: Arc::default(), room: Arc::new(room), hasher: RandomState::new() }
     }
 }
 
@@ -56,12 +59,12 @@ impl Behind {
         room: OwnedSemaphorePermit,
     ) -> Coming {
         let (kept, own) = watch::channel(());
-        let keys: Vec<Key> = keys.iter().map(|key| (tenant.clone(), key.clone())).collect();
+        let marks: Vec<Mark> = keys.iter().map(|key| self.mark(tenant, key)).collect();
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in &keys {
-            coming.entry(key.clone()).or_default().push(own.clone());
+        for mark in &marks {
+            coming.entry(*mark).or_default().push(own.clone());
         }
-        Coming { behind: self.clone(), keys, own, _kept: kept, _room: room }
+        Coming { behind: self.clone(), marks, own, _kept: kept, _room: room }
     }
 
     /// Waits for the turns that will have one of these keys.
@@ -79,7 +82,11 @@ impl Behind {
         if coming.is_empty() {
             return None;
         }
-        coming.get(&(tenant.clone(), key.clone()))?.first().cloned()
+        coming.get(&self.mark(tenant, key))?.first().cloned()
+    }
+
+    fn mark(&self, tenant: &Tenant, key: &VaultKey) -> Mark {
+        self.hasher.hash_one((tenant, key))
     }
 
     /// Waits for all of them.
@@ -91,11 +98,11 @@ impl Behind {
 impl Drop for Coming {
     fn drop(&mut self) {
         let mut coming = self.behind.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in &self.keys {
-            let Some(turns) = coming.get_mut(key) else { continue };
+        for mark in &self.marks {
+            let Some(turns) = coming.get_mut(mark) else { continue };
             turns.retain(|kept| !kept.same_channel(&self.own));
             if turns.is_empty() {
-                coming.remove(key);
+                coming.remove(mark);
             }
         }
     }

@@ -70,31 +70,63 @@ impl Answered {
     }
 }
 
-/// Keeps an answer under these keys: the turn as it is kept.
+/// A turn with what is made of it once, however often it is tried to keep it.
+pub(super) struct Whole<'t> {
+    turn: &'t Turn<'t>,
+    marks: Marks,
+    /// What the model had said before, where the answer goes on with it, and the answer.
+    items: Vec<Item>,
+}
+
+impl<'t> Whole<'t> {
+    pub(super) fn of(turn: &'t Turn<'t>, marks: Marks) -> Self {
+        let mut items = turn.conversation.open.clone();
+        let next = items.last().map_or(0, |item| item.place.message + 1);
+        items.extend(turn.reply.items.iter().cloned().map(|mut item| {
+            item.place.message += next;
+            item
+        }));
+        Self { turn, marks, items }
+    }
+
+    /// The turn as reading it from the Vault would give it.
+    pub(super) fn remembered(self) -> Captured {
+        let Self { turn, marks, items } = self;
+        Captured {
+            end_user: turn.conversation.end_user.clone(),
+            number: turns_before(turn),
+            visible: marks.visible.unwrap_or_else(|| Visible::of(&items)),
+            size: items.iter().map(size_of_item).sum(),
+            items,
+        }
+    }
+}
+
+/// Keeps an answer: the turn as it is kept.
 pub(super) async fn capture(
     replay: &Replay,
     tenant: &Tenant,
-    turn: &Turn<'_>,
-    keys: Vec<VaultKey>,
+    whole: &Whole<'_>,
 ) -> Result<Option<VaultTurn>, StoreError> {
+    let turn = whole.turn;
     let own = LogId::from(format!("conversation-{}", turn.node));
     let begin = || Append::to(own.clone()).opening(LogOpening::thread());
     let (first, goes_on) = match &turn.conversation.parent {
         Some(parent) => (Append::to(parent.log.clone()).expecting(parent.last), GoesOn::Here),
         None => (begin(), GoesOn::Nowhere),
     };
-    let mut done = commit(replay, tenant, turn, (first, &keys), goes_on).await;
+    let mut done = commit(replay, tenant, whole, first, goes_on).await;
     if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
         // Another answer to the same was kept before: this one is a branch.
         let fork = LogOpening::fork(parent.log.clone(), parent.last);
         let fork = Append::to(own.clone()).opening(fork);
-        done = commit(replay, tenant, turn, (fork, &keys), GoesOn::Here).await;
+        done = commit(replay, tenant, whole, fork, GoesOn::Here).await;
     }
     if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
         && turn.conversation.parent.is_some()
     {
         // What it goes on from was forgotten meanwhile.
-        done = commit(replay, tenant, turn, (begin(), &keys), GoesOn::Nowhere).await;
+        done = commit(replay, tenant, whole, begin(), GoesOn::Nowhere).await;
     }
     done.map(|receipt| receipt.written.into_iter().next().map(|written| kept(turn, written)))
 }
@@ -102,11 +134,12 @@ pub(super) async fn capture(
 async fn commit(
     replay: &Replay,
     tenant: &Tenant,
-    turn: &Turn<'_>,
-    (append, keys): (Append, &[VaultKey]),
+    whole: &Whole<'_>,
+    append: Append,
     goes_on: GoesOn<'_>,
 ) -> Result<Receipt, StoreError> {
-    let (batch, tail) = batch(tenant, turn, (append, keys), goes_on);
+    let turn = whole.turn;
+    let (batch, tail) = batch(tenant, whole, append, goes_on);
     let receipt = replay.store.commit(batch).await?;
     if let (Some(story), Some(tail), Some(written)) = (turn.story, tail, receipt.written.first()) {
         replay.stories.remember(story, tail, written.last, turn.conversation.era);
@@ -116,8 +149,8 @@ async fn commit(
 
 fn batch(
     tenant: &Tenant,
-    turn: &Turn<'_>,
-    (mut append, keys): (Append, &[VaultKey]),
+    Whole { turn, marks, items }: &Whole<'_>,
+    mut append: Append,
     goes_on: GoesOn<'_>,
 ) -> (Batch, Option<Tail>) {
     let log = append.log.clone();
@@ -131,7 +164,7 @@ fn batch(
     });
     append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
     // An Item that is to be forgotten is looked for by what the records of its thread say.
-    for stored in store_items(&items_of(turn)) {
+    for stored in store_items(items) {
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
     // The texts come last: whoever goes on from them finds them by the turn's last record.
@@ -145,7 +178,7 @@ fn batch(
     batch.vault.push(VaultNode {
         id: turn.node.clone(),
         parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
-        keys: keys.to_vec(),
+        keys: marks.keys.clone(),
         log,
         prefix: turn.prefix,
     });
@@ -165,18 +198,6 @@ fn kept(turn: &Turn<'_>, written: Written) -> VaultTurn {
     }
 }
 
-/// The turn as reading it from the Vault would give it.
-pub(super) fn remembered(turn: &Turn<'_>) -> Captured {
-    let items = items_of(turn);
-    Captured {
-        end_user: turn.conversation.end_user.clone(),
-        number: turns_before(turn),
-        visible: Visible::of(&items),
-        size: items.iter().map(size_of_item).sum(),
-        items,
-    }
-}
-
 fn size_of_item(item: &Item) -> usize {
     item.native.as_ref().map_or(0, |native| native.json.bytes().len()) + size_of::<Item>()
 }
@@ -187,37 +208,39 @@ fn turns_before(turn: &Turn<'_>) -> usize {
     chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
 }
 
-/// The whole turn: what the model had said before, where the answer goes on with it, and the answer.
-fn items_of(turn: &Turn<'_>) -> Vec<Item> {
-    let mut items = turn.conversation.open.clone();
-    let next = items.last().map_or(0, |item| item.place.message + 1);
-    items.extend(turn.reply.items.iter().cloned().map(|mut item| {
-        item.place.message += next;
-        item
-    }));
-    items
+/// What is told of a turn from the outside.
+pub(super) struct Marks {
+    /// What it is found by.
+    pub(super) keys: Vec<VaultKey>,
+    /// What can be seen of it, where it is known from its chain.
+    visible: Option<Visible>,
 }
 
-/// What a turn is found by.
-pub(super) fn keys_of(turn: &Turn<'_>) -> Vec<VaultKey> {
-    // A turn's own name is a key, by which claims and later turns find it.
-    let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
-    // Only responses are asked for by the id of the whole answer.
-    let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
-    let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
-    let ids = whole.chain(ids_in(&turn.reply.items));
-    keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
-    if let Some(digest) = turn.conversation.chain.after(&turn.reply.items) {
-        keys.push(VaultKey::Chain(digest));
-        keys.push(VaultKey::Chain(chain::made_by(&digest, &turn.reply.origin)));
-    }
-    let mut unique: Vec<VaultKey> = Vec::with_capacity(keys.len());
-    for key in keys {
-        if !unique.contains(&key) {
-            unique.push(key);
+impl Marks {
+    pub(super) fn of(turn: &Turn<'_>) -> Self {
+        // A turn's own name is a key, by which claims and later turns find it.
+        let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
+        // Only responses are asked for by the id of the whole answer.
+        let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
+        let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
+        let ids = whole.chain(ids_in(&turn.reply.items));
+        keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
+        let chain = &turn.conversation.chain;
+        let after = chain.turn_after(&turn.reply.items);
+        if let Some((digest, _)) = after {
+            keys.push(VaultKey::Chain(digest));
+            keys.push(VaultKey::Chain(chain::made_by(&digest, &turn.reply.origin)));
         }
+        let mut unique: Vec<VaultKey> = Vec::with_capacity(keys.len());
+        for key in keys {
+            if !unique.contains(&key) {
+                unique.push(key);
+            }
+        }
+        // One that goes on shows what was said before, too.
+        let visible = after.map(|(_, visible)| visible).filter(|_| !chain.goes_on());
+        Self { keys: unique, visible }
     }
-    unique
 }
 
 /// What may name a turn among all of a tenant's: ids of parts and calls that are no mere counters, and Seals.
@@ -230,8 +253,8 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         let part = item.native.as_ref().and_then(|native| native.id.as_ref());
         ids.extend(call.into_iter().chain(part).filter(|id| is_telling(id, tool)).cloned());
         ids.extend(item.seals.iter().map(|seal| {
-            let bytes: Vec<u8> = judge::plain(seal.reveal_to_tenant()).collect();
-            Name::from(format!("seal:{}", blake3::hash(&bytes).to_hex()))
+            let digest = judge::with_plain(seal.reveal_to_tenant(), blake3::hash);
+            Name::from(format!("seal:{}", digest.to_hex()))
         }));
     }
     ids

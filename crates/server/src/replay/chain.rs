@@ -9,6 +9,7 @@
 //! One pass over a request gives the digests of all its turns, and [`Chain::after`] that of the answer to it.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use throughline_core::{
     Body, Call, CallId, Digest, Item, Json, Native, Origin, Part, Role, Tenant, ToolCall,
@@ -18,7 +19,8 @@ use throughline_core::{
 /// The visible conversation of a request.
 #[derive(Clone)]
 pub struct Chain {
-    hasher: blake3::Hasher,
+    /// It is large, and a chain goes from hand to hand.
+    hasher: Box<blake3::Hasher>,
     /// The last group that says something. It may still grow.
     group: Option<Group>,
     /// The last Items in a row that the model said.
@@ -34,7 +36,9 @@ pub struct Chain {
 
 /// The key of a turn by its chain and by who made it: of turns that look alike, only one's maker reads what is sealed in it.
 pub(super) fn made_by(digest: &Digest, origin: &Origin) -> Digest {
-    let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1");
+    static CONTEXT: LazyLock<blake3::Hasher> =
+        LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
+    let mut hasher = CONTEXT.clone();
     hasher.update(digest);
     word(&mut hasher, b'p', origin.provider.as_bytes());
     word(&mut hasher, b'e', origin.endpoint.as_bytes());
@@ -71,15 +75,25 @@ impl Visible {
         group.visible()
     }
 
-    fn is_nothing(&self) -> bool {
-        self.text.is_none() && self.acts.is_none()
+    /// The digest behind a turn of the model that shows this.
+    fn digest_behind(&self, hasher: &blake3::Hasher) -> Digest {
+        let mut hasher = hasher.clone();
+        self.absorb(&mut hasher);
+        *hasher.finalize().as_bytes()
+    }
+
+    fn absorb(&self, hasher: &mut blake3::Hasher) {
+        debug_assert!(self.text.is_some() || self.acts.is_some(), "a group says something");
+        word(hasher, b'M', &self.text.unwrap_or_default());
+        word(hasher, b'A', &self.acts.unwrap_or_default());
     }
 }
 
 impl Chain {
     /// The visible conversation of a Call.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 visible chain v1");
+        let hasher = blake3::Hasher::new_derive_key("throughline 2026-11 visible chain v1");
+        let mut hasher = Box::new(hasher);
         word(&mut hasher, b'T', tenant.0.as_bytes());
         match end_user {
             Some(user) => word(&mut hasher, b'U', user.as_bytes()),
@@ -134,12 +148,21 @@ impl Chain {
     /// The digest behind an answer to this: nothing where nothing of the answer can be seen. It goes on with the model's
     /// last turn where nobody spoke since.
     pub fn after(&self, reply: &[Item]) -> Option<Digest> {
-        let mut chain = self.clone();
+        self.turn_after(reply).map(|(digest, _)| digest)
+    }
+
+    /// The same, with what can be seen of the turn that the answer makes or goes on with.
+    pub(super) fn turn_after(&self, reply: &[Item]) -> Option<(Digest, Visible)> {
+        let (hasher, group, calls) = (self.hasher.clone(), self.group.clone(), self.calls.clone());
+        let Self { is_settled, has_begun, .. } = *self;
+        let (run, turns) = (self.run.clone(), Vec::new());
+        let mut chain = Self { hasher, group, run, is_settled, has_begun, calls, turns };
         for item in reply.iter().filter(|item| speaks(item) == Speaker::Model) {
             chain.say(Speaker::Model, 0, item);
         }
         let group = chain.group.filter(|group| group.speaker == Speaker::Model)?;
-        Some(group.digest_behind(&chain.hasher, &chain.calls))
+        let visible = group.visible();
+        Some((visible.digest_behind(&chain.hasher), visible))
     }
 
     fn push(&mut self, at: usize, item: &Item) {
@@ -182,7 +205,7 @@ impl Chain {
     /// The model has stopped speaking: what it said is a turn, and goes on with its last one where that is still open.
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let Some(group) = self.group.as_ref().filter(|group| group.speaker == Speaker::Model)
+        let Some(group) = self.group.as_mut().filter(|group| group.speaker == Speaker::Model)
         else {
             let turn = ChainTurn { digest: None, items: run, visible: Visible::default() };
             self.turns.push(turn);
@@ -190,8 +213,10 @@ impl Chain {
         };
         let items = group.start.min(run.start)..run.end;
         self.turns.retain(|turn| turn.items.start < items.start);
-        let digest = Some(group.digest_behind(&self.hasher, &self.calls));
-        self.turns.push(ChainTurn { digest, items, visible: group.visible() });
+        let visible = group.visible();
+        group.seen = Some(visible);
+        let digest = Some(visible.digest_behind(&self.hasher));
+        self.turns.push(ChainTurn { digest, items, visible });
     }
 }
 
@@ -245,15 +270,18 @@ struct Group {
     parts: Vec<(u8, Vec<u8>)>,
     calls: Vec<(CallId, Vec<u8>)>,
     results: Vec<(CallId, Vec<u8>)>,
+    /// What can be seen of it, once that was looked at and until it grows.
+    seen: Option<Visible>,
 }
 
 impl Group {
     fn new(speaker: Speaker, start: usize) -> Self {
         let (text, parts, calls, results) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { speaker, start, text, parts, calls, results }
+        Self { speaker, start, text, parts, calls, results, seen: None }
     }
 
     fn add(&mut self, item: &Item) {
+        self.seen = None;
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } => push_words(&mut self.text, text),
             Body::Media(media) => self.part(b'm', media.digest().to_vec()),
@@ -287,6 +315,9 @@ impl Group {
     }
 
     fn visible(&self) -> Visible {
+        if let Some(seen) = self.seen {
+            return seen;
+        }
         let text = (!self.text.is_empty()).then(|| *blake3::hash(&self.text).as_bytes());
         let has_acts = !self.calls.is_empty() || !self.parts.is_empty();
         let acts = has_acts.then(|| {
@@ -302,19 +333,10 @@ impl Group {
         Visible { text, acts }
     }
 
-    fn digest_behind(&self, hasher: &blake3::Hasher, calls: &[CallId]) -> Digest {
-        let mut hasher = hasher.clone();
-        self.absorb(&mut hasher, calls);
-        *hasher.finalize().as_bytes()
-    }
-
     /// Goes on with this group, whose results answer these calls.
     fn absorb(&self, hasher: &mut blake3::Hasher, calls: &[CallId]) {
         if self.speaker == Speaker::Model {
-            let visible = self.visible();
-            debug_assert!(!visible.is_nothing(), "a group says something");
-            word(hasher, b'M', &visible.text.unwrap_or_default());
-            word(hasher, b'A', &visible.acts.unwrap_or_default());
+            self.visible().absorb(hasher);
             return;
         }
         word(hasher, if self.speaker == Speaker::System { b'S' } else { b'C' }, b"");

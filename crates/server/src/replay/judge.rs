@@ -58,6 +58,16 @@ pub(super) fn plain(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
+/// What is made of a base64 text in one alphabet and without padding. Most are in it already.
+pub(super) fn with_plain<T>(text: &[u8], make: impl FnOnce(&[u8]) -> T) -> T {
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    let inner = text.get(..text.len() - padding).unwrap_or_default();
+    match memchr::memchr3(b'=', b'-', b'_', inner) {
+        None => make(inner),
+        Some(_) => make(&plain(inner).collect::<Vec<u8>>()),
+    }
+}
+
 /// Whether the client sent everything back that the target reads.
 pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) -> bool {
     let has_claims = items.iter().any(|item| Claims::in_item(item).next().is_some());

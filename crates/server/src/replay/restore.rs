@@ -281,13 +281,15 @@ impl Search<'_> {
         keys.into_iter().flatten().map(VaultKey::Chain).collect()
     }
 
-    /// What these keys of the turn find. The longer nothing is found, the more of the turns before are asked for along.
+    /// What these keys of the turn find: its ids, or its chain once its ids were asked for. The longer nothing is found, the more of
+    /// the turns before are asked for along.
     async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<Found>, StoreError> {
         if !self.vault.knows(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
-            let turns = self.turns.get(first..=self.at).unwrap_or_default();
-            let mut wanted = Vec::new();
-            for turn in turns {
+            let mut wanted = keys.to_vec();
+            wanted
+                .extend(self.turns.get(self.at).into_iter().flat_map(|turn| self.chain_keys(turn)));
+            for turn in self.turns.get(first..self.at).unwrap_or_default() {
                 let items = self.items.get(turn.items.clone()).unwrap_or_default();
                 wanted.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
                 wanted.extend(self.chain_keys(turn));
