@@ -48,25 +48,65 @@ pub(crate) struct Header<'r> {
 impl Header<'_> {
     /// The link that this record makes. PostgreSQL computes the same: see `postgres/functions_1.sql`.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
-        let or_nothing = |number: Option<String>| number.unwrap_or_default();
-        let header = [
-            "throughline record 1",
-            &self.tenant.0,
-            &self.log.0,
-            self.nature,
-            &self.seq.to_string(),
-            self.kind,
-            &self.at.to_string(),
-            &self.events.to_string(),
-            &or_nothing(self.last_event.map(|event| event.to_string())),
-            &or_nothing(self.about.map(|about| about.to_string())),
-            &self.size.to_string(),
-            self.writer,
-            &self.position.to_string(),
-        ]
-        .join("\n");
+        let mut header = Lines(Vec::with_capacity(256));
+        header.text("throughline record 1");
+        for text in [&self.tenant.0, &self.log.0, self.nature] {
+            header.line(text);
+        }
+        header.number(Some(self.seq));
+        header.line(self.kind);
+        header.signed(Some(self.at));
+        header.number(Some(self.events.into()));
+        header.number(self.last_event);
+        header.signed(self.about);
+        header.number(Some(self.size));
+        header.line(self.writer);
+        header.number(Some(self.position));
         let hash = Sha256::new().chain_update(previous).chain_update(commitment);
-        hash.chain_update(header.as_bytes()).finalize().into()
+        hash.chain_update(header.0).finalize().into()
+    }
+}
+
+/// Lines that are hashed. Each record makes some, so they take one piece of memory.
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text("\n");
+        self.text(text);
+    }
+
+    /// A line with a number, or an empty one.
+    fn number(&mut self, number: Option<u64>) {
+        self.text("\n");
+        if let Some(number) = number {
+            self.digits(number);
+        }
+    }
+
+    fn signed(&mut self, number: Option<i64>) {
+        self.text(if number.is_some_and(i64::is_negative) { "\n-" } else { "\n" });
+        if let Some(number) = number {
+            self.digits(number.unsigned_abs());
+        }
+    }
+
+    fn digits(&mut self, mut number: u64) {
+        let mut digits = [b'0'; 20];
+        let mut unused = digits.len();
+        for digit in digits.iter_mut().rev() {
+            *digit += u8::try_from(number % 10).unwrap_or(0);
+            unused -= 1;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(digits.get(unused..).unwrap_or_default());
     }
 }
 
@@ -77,3 +117,7 @@ pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();
     [kind.as_str(), of, parent, &at].join("\n")
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod chain_tests;
