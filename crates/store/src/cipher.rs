@@ -1,6 +1,8 @@
 //! Sealing contents: each record has a salt of its own, and from it comes the key of its content and of the commitment to
 //! it. Whoever deletes the salt has destroyed the content, wherever copies of the sealed bytes may lie.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, XChaCha20Poly1305, XNonce};
@@ -16,17 +18,34 @@ pub(crate) type SaltBytes = [u8; SALT];
 /// A key of 32 bytes that is wiped when it is dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
+/// What keys are derived for, each hashed once.
+static COMMITMENT: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store commitment"));
+static CONTENT: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store content"));
+
 /// Random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| StoreError::invalid(format!("the system has no randomness: {error}")))?;
+    fill(&mut bytes)?;
     Ok(bytes)
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
+    getrandom::fill(bytes)
+        .map_err(|error| StoreError::invalid(format!("the system has no randomness: {error}")))
+}
+
+/// A fresh salt for each of so many records: the system is asked once for all of them.
+pub(crate) fn salts(count: usize) -> Result<Vec<SaltBytes>, StoreError> {
+    let mut salts = vec![[0; SALT]; count];
+    fill(salts.as_flattened_mut())?;
+    Ok(salts)
 }
 
 /// The commitment to a content: it proves what the content was, and tells nothing about it without the salt.
 pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
-    let key = Secret::new(blake3::derive_key("throughline 2026 store commitment", salt));
+    let key = derived(&COMMITMENT, salt);
     *blake3::keyed_hash(&key, content).as_bytes()
 }
 
@@ -69,7 +88,11 @@ pub(crate) fn unwrap(key: &Secret, wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>>
 }
 
 fn content_key(salt: &SaltBytes) -> Secret {
-    Secret::new(blake3::derive_key("throughline 2026 store content", salt))
+    derived(&CONTENT, salt)
+}
+
+fn derived(purpose: &blake3::Hasher, salt: &SaltBytes) -> Secret {
+    Secret::new(purpose.clone().update(salt).finalize().into())
 }
 
 fn too_long() -> StoreError {

@@ -15,7 +15,7 @@ use crate::backend::{
     Backend, Erase, Erased, Guard, Order, Row, SealedAppend, SealedBatch, SealedBlob, SealedNode,
     SealedRecord, Span,
 };
-use crate::cipher;
+use crate::cipher::{self, SaltBytes};
 use crate::events::RunEvents;
 use crate::keys::Keys;
 use crate::listing::Page;
@@ -201,7 +201,7 @@ impl Journal {
         tenant: &Tenant,
         log: &LogId,
         row: &Row,
-    ) -> Result<Result<(Bytes, cipher::SaltBytes), Erased>, StoreError> {
+    ) -> Result<Result<(Bytes, SaltBytes), Erased>, StoreError> {
         if let Some(erased) = row.erased {
             return Ok(Err(erased));
         }
@@ -225,7 +225,7 @@ impl Journal {
         &self,
         tenant: &Tenant,
         row: &Row,
-    ) -> Result<(Bytes, cipher::SaltBytes), StoreError> {
+    ) -> Result<(Bytes, SaltBytes), StoreError> {
         let missing =
             |what: &str| StoreError::Corrupt(format!("record {} has no {what}", row.seq).into());
         let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
@@ -414,9 +414,11 @@ fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedApp
         });
         NewRecord::new(kind::REWIND, content.bytes().clone())
     });
-    let records = rewind.into_iter().chain(records);
-    let records =
-        records.map(|record| seal_record(keys, tenant, record)).collect::<Result<_, _>>()?;
+    let records: Vec<_> = rewind.into_iter().chain(records).collect();
+    let salts = cipher::salts(records.len())?;
+    let records = records.into_iter().zip(&salts);
+    let records = records.map(|(record, salt)| seal_record(keys, tenant, record, salt));
+    let records = records.collect::<Result<_, _>>()?;
     let guard = fence.map_or(Guard::Free, Guard::Behind);
     Ok(SealedAppend { log, opening, expect, guard, records, rewind_to, status })
 }
@@ -425,15 +427,15 @@ fn seal_record(
     keys: &Keys,
     tenant: &Tenant,
     record: NewRecord,
+    salt: &SaltBytes,
 ) -> Result<SealedRecord, StoreError> {
-    let salt = cipher::random()?;
-    let commitment = cipher::commitment(&salt, &record.content);
+    let commitment = cipher::commitment(salt, &record.content);
     let (content, blob) = if record.content.len() < LARGE {
-        (cipher::seal(&salt, &record.content)?, None)
+        (cipher::seal(salt, &record.content)?, None)
     } else {
         let (id, key) = keys.blob(tenant, &record.content);
         let content = cipher::seal_under(&key, &record.content)?;
-        (cipher::seal(&salt, &*key)?, Some(SealedBlob { id, content }))
+        (cipher::seal(salt, &*key)?, Some(SealedBlob { id, content }))
     };
     Ok(SealedRecord {
         about: record.about.map(|about| keys.about(tenant, &about)),
@@ -443,7 +445,7 @@ fn seal_record(
         size: u64::try_from(record.content.len()).unwrap_or(u64::MAX),
         commitment,
         content,
-        salt: keys.wrap(&salt)?,
+        salt: keys.wrap(salt)?,
         blob,
     })
 }
