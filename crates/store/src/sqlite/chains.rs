@@ -8,6 +8,7 @@ use throughline_core::{Digest, Name, Tenant};
 use crate::chain::{GENESIS, Head, Link};
 use crate::manifest::Manifest;
 use crate::sqlite::commit::{number, unsigned};
+use crate::sqlite::hot::Hot;
 use crate::sqlite::plan::Known;
 
 /// The chains of this writer, one for each tenant.
@@ -109,11 +110,10 @@ impl Chains {
     }
 
     /// Writes where the chains end now.
-    pub(super) fn write_heads(&self, db: &Connection) -> Result<(), rusqlite::Error> {
+    pub(super) fn write_heads(&self, hot: &mut Hot<'_>) -> Result<(), rusqlite::Error> {
         for segment in self.segments.values().filter(|segment| segment.is_touched()) {
-            let update = "UPDATE segments SET position = ?2, link = ?3 WHERE id = ?1";
             let row = params![segment.id, number(segment.position), segment.link];
-            db.prepare_cached(update)?.execute(row)?;
+            hot.move_head.execute(row)?;
         }
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! One batch: everything that could stop it is looked at first, then all of it is written.
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::params;
 use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
 
 use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
 use crate::chain::Header;
 use crate::manifest::hex;
 use crate::refusal;
-use crate::sqlite::chains::Chains;
+use crate::sqlite::chains::{Chains, Segment};
 use crate::sqlite::erase::{check_kin, destroy};
+use crate::sqlite::hot::Hot;
 use crate::sqlite::keep::replace;
 use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
 
@@ -35,33 +36,6 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// The statements that every append needs, looked up once for a whole group.
-pub(super) struct Hot<'db> {
-    db: &'db Connection,
-    update: CachedStatement<'db>,
-    record: CachedStatement<'db>,
-    salt: CachedStatement<'db>,
-}
-
-impl<'db> Hot<'db> {
-    pub(super) fn of(db: &'db Connection) -> Result<Self, rusqlite::Error> {
-        let update = "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
-                      updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
-                      WHERE id = ?1";
-        let record =
-            "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
-                    segment, position, commitment, link, blob, content)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-        let salt = "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)";
-        Ok(Self {
-            db,
-            update: db.prepare_cached(update)?,
-            record: db.prepare_cached(record)?,
-            salt: db.prepare_cached(salt)?,
-        })
-    }
-}
-
 impl Chains {
     /// Writes the batch, or says why not and has written nothing.
     pub(super) fn apply(
@@ -79,7 +53,7 @@ impl Chains {
         }
         let mut plans = Vec::with_capacity(batch.appends.len());
         for append in &batch.appends {
-            plans.push(plan(db, &mut self.known, tenant, batch, append, now)?);
+            plans.push(plan(hot, &mut self.known, tenant, batch, append, now)?);
         }
         for id in &batch.takes {
             check_open(db, tenant, id, now)?;
@@ -92,8 +66,7 @@ impl Chains {
             position_of(batch, &asked.log)?;
         }
         for node in &batch.vault {
-            let taken = "SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2";
-            if db.prepare_cached(taken)?.exists(params![tenant, node.id.0])? {
+            if hot.find_turn.exists(params![tenant, node.id.0])? {
                 return Err(refusal::captured_before(&node.id).into());
             }
             position_of(batch, &node.log)?;
@@ -112,7 +85,7 @@ impl Chains {
             for (append, plan) in batch.appends.iter().zip(&mut plans) {
                 match &append.opening {
                     Some(opening) if opening.of.is_some() == is_run => {
-                        open_log(db, tenant, append, plan, now)?;
+                        open_log(hot, tenant, append, plan, now)?;
                     }
                     Some(_) | None => {}
                 }
@@ -138,7 +111,7 @@ impl Chains {
         }
         for node in &batch.vault {
             let Some(plan) = plans.get(position_of(batch, &node.log)?) else { continue };
-            capture(db, tenant, node, plan)?;
+            capture(hot, tenant, node, plan)?;
         }
         for erase in &batch.erases {
             destroy(db, tenant, erase)?;
@@ -172,6 +145,8 @@ impl Chains {
         plan: &mut Plan,
         now: i64,
     ) -> Result<(), Stop> {
+        let writer = self.writer.clone();
+        let segment = self.segment(hot.db, tenant, now)?;
         let mut bytes = 0;
         let mut latest = None;
         for record in &append.records {
@@ -181,13 +156,27 @@ impl Chains {
             let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
             plan.events = last_event.unwrap_or(plan.events);
             bytes += record.size;
-            self.record(hot, tenant, &append.log, plan, record, (at, last_event, now))?;
+            let header = Header {
+                tenant,
+                log: &append.log,
+                nature: &plan.nature,
+                seq: plan.last,
+                kind: &record.kind,
+                at,
+                events: record.events,
+                last_event,
+                about: record.about,
+                size: record.size,
+                writer: &writer,
+                position: segment.next(),
+            };
+            add_record(hot, segment, plan.id, &header, record)?;
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
             plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
         }
-        hot.update.execute(params![
+        hot.update_log.execute(params![
             plan.id,
             number(plan.last),
             number(plan.events),
@@ -200,74 +189,55 @@ impl Chains {
         ])?;
         Ok(())
     }
+}
 
-    fn record(
-        &mut self,
-        hot: &mut Hot<'_>,
-        tenant: &Tenant,
-        log: &LogId,
-        plan: &Plan,
-        record: &SealedRecord,
-        (at, last_event, now): (i64, Option<u64>, i64),
-    ) -> Result<(), Stop> {
-        let writer = self.writer.clone();
-        let db = hot.db;
-        let segment = self.segment(db, tenant, now)?;
-        let position = segment.next();
-        let header = Header {
-            tenant,
-            log,
-            nature: &plan.nature,
-            seq: plan.last,
-            kind: &record.kind,
-            at,
-            events: record.events,
-            last_event,
-            about: record.about,
-            size: record.size,
-            writer: &writer,
-            position,
-        };
-        let link = segment.extend(|before| header.link(before, &record.commitment));
-        let blob = match &record.blob {
-            None => None,
-            Some(blob) => {
-                let keep = "INSERT INTO blobs (tenant, hash, content) VALUES (?1, ?2, ?3)
-                            ON CONFLICT DO NOTHING";
-                let row = params![segment.tenant, blob.id, &*blob.content];
-                db.prepare_cached(keep)?.execute(row)?;
-                let find = "SELECT id FROM blobs WHERE tenant = ?1 AND hash = ?2";
-                let row = params![segment.tenant, blob.id];
-                Some(db.prepare_cached(find)?.query_row(row, |row| row.get::<_, i64>(0))?)
-            }
-        };
-        hot.record.execute(params![
-            segment.tenant,
-            plan.id,
-            number(plan.last),
-            record.kind,
-            at,
-            record.events,
-            last_event.map(number),
-            record.about,
-            number(record.size),
-            segment.id,
-            number(position),
-            record.commitment,
-            link,
-            blob,
-            &*record.content
-        ])?;
-        let id = db.last_insert_rowid();
-        let salt = &record.salt;
-        hot.salt.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
-        Ok(())
-    }
+/// Adds the record's row, and takes it into the chain.
+fn add_record(
+    hot: &mut Hot<'_>,
+    segment: &mut Segment,
+    log: i64,
+    header: &Header<'_>,
+    record: &SealedRecord,
+) -> Result<(), rusqlite::Error> {
+    let db = hot.db;
+    let link = segment.extend(|before| header.link(before, &record.commitment));
+    let blob = match &record.blob {
+        None => None,
+        Some(blob) => {
+            let keep = "INSERT INTO blobs (tenant, hash, content) VALUES (?1, ?2, ?3)
+                        ON CONFLICT DO NOTHING";
+            let row = params![segment.tenant, blob.id, &*blob.content];
+            db.prepare_cached(keep)?.execute(row)?;
+            let find = "SELECT id FROM blobs WHERE tenant = ?1 AND hash = ?2";
+            let row = params![segment.tenant, blob.id];
+            Some(db.prepare_cached(find)?.query_row(row, |row| row.get::<_, i64>(0))?)
+        }
+    };
+    hot.add_record.execute(params![
+        segment.tenant,
+        log,
+        number(header.seq),
+        header.kind,
+        header.at,
+        header.events,
+        header.last_event.map(number),
+        header.about,
+        number(header.size),
+        segment.id,
+        number(header.position),
+        record.commitment,
+        link,
+        blob,
+        &*record.content
+    ])?;
+    let (id, salt) = (db.last_insert_rowid(), &record.salt);
+    hot.add_salt.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
+    Ok(())
 }
 
 /// Adds the log's row.
 fn open_log(
-    db: &Connection,
+    hot: &mut Hot<'_>,
     tenant: i64,
     append: &SealedAppend,
     plan: &mut Plan,
@@ -276,10 +246,7 @@ fn open_log(
     let Some(opening) = &append.opening else { return Ok(()) };
     // What is brought in from elsewhere began when its first record says.
     let began = append.records.first().and_then(|record| record.at).unwrap_or(now);
-    let add = "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes, created,
-               updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4), ?5,
-               ?6, ?7, 0, 0, ?8, ?8)";
-    db.prepare_cached(add)?.execute(params![
+    hot.add_log.execute(params![
         tenant,
         append.log.0,
         kind_number(opening.kind),
@@ -289,19 +256,17 @@ fn open_log(
         number(plan.last),
         began
     ])?;
-    plan.id = db.last_insert_rowid();
+    plan.id = hot.db.last_insert_rowid();
     Ok(())
 }
 
 fn capture(
-    db: &Connection,
+    hot: &mut Hot<'_>,
     tenant: i64,
     node: &SealedNode,
     plan: &Plan,
 ) -> Result<(), rusqlite::Error> {
-    let add = "INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    db.prepare_cached(add)?.execute(params![
+    hot.add_turn.execute(params![
         tenant,
         node.id.0,
         node.parent.as_ref().map(|parent| &parent.0),
@@ -310,10 +275,9 @@ fn capture(
         number(plan.last),
         node.prefix
     ])?;
-    let turn = db.last_insert_rowid();
+    let turn = hot.db.last_insert_rowid();
     for key in &node.keys {
-        let add = "INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)";
-        db.prepare_cached(add)?.execute(params![tenant, key.kind.number(), key.hash, turn])?;
+        hot.add_key.execute(params![tenant, key.kind.number(), key.hash, turn])?;
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 
 use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
 use crate::sqlite::commit::{Stop, number, unsigned};
+use crate::sqlite::hot::now;
 use crate::sqlite::read::{Readers, instant};
 use crate::sqlite::schema::{Access, connect, failure, make_private, wait_for};
-use crate::sqlite::writer::now;
 
 pub(super) fn lease(
     db: &Connection,

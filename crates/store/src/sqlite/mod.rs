@@ -6,6 +6,7 @@
 mod chains;
 mod commit;
 mod erase;
+mod hot;
 mod keep;
 mod plan;
 mod read;

@@ -11,6 +11,7 @@ use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::nature;
 use crate::refusal;
 use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
+use crate::sqlite::hot::Hot;
 
 /// A log, as it is before and then after the batch.
 #[derive(Clone)]
@@ -25,7 +26,14 @@ pub(super) struct Plan {
     pub(super) rewinds: String,
     /// What the log is, as its records prove it.
     pub(super) nature: Arc<str>,
+    is_thread: bool,
+    /// Why its content is gone.
+    gone: Option<i16>,
+    lease: Option<HeldBy>,
 }
+
+/// The lease of a log: its owner, its fence, and until when.
+type HeldBy = (Name, u64, i64);
 
 /// The receipt of the batch that was written under the same names.
 pub(super) fn repeated(
@@ -52,30 +60,30 @@ pub(super) fn repeated(
 
 /// What becomes of the log, if the append may be.
 pub(super) fn plan(
-    db: &Connection,
+    hot: &mut Hot<'_>,
     known: &mut Known,
     tenant: i64,
     batch: &SealedBatch,
     append: &SealedAppend,
     now: i64,
 ) -> Result<Plan, Stop> {
-    let found = known.log(db, tenant, &append.log)?;
+    let found = known.log(hot, tenant, &append.log)?.cloned();
     let lease = match &found {
         Some(log) => log.lease.clone(),
-        None => find_lease(db, tenant, &append.log)?,
+        None => find_lease(hot, tenant, &append.log)?,
     };
-    check_guard(append, lease, now)?;
-    let mut plan = match (&append.opening, found.map(|log| (log.plan.clone(), log.gone))) {
+    check_guard(append, lease.as_ref(), now)?;
+    let mut plan = match (&append.opening, found) {
         (None, None) => {
             return Err(refusal::no_log(&append.log).into());
         }
-        (None, Some((_, Some(_)))) if append.guard != Guard::Operator => {
+        (None, Some(log)) if log.gone.is_some() && append.guard != Guard::Operator => {
             return Err(refusal::gone(&append.log).into());
         }
-        (None, Some((plan, _))) => plan,
-        (Some(_), Some((plan, _))) => {
+        (None, Some(log)) => log,
+        (Some(_), Some(found)) => {
             let log = append.log.clone();
-            return Err(StoreError::Conflict { log, expected: 0, found: plan.last }.into());
+            return Err(StoreError::Conflict { log, expected: 0, found: found.last }.into());
         }
         (Some(opening), None) => {
             let nature = nature(opening.kind, opening.of.as_ref(), opening.fork.as_ref()).into();
@@ -85,7 +93,7 @@ pub(super) fn plan(
                     other.log == *of && kind == Some(LogKind::Thread)
                 };
                 // Only threads have runs and forks.
-                match known.log(db, tenant, of)? {
+                match known.log(hot, tenant, of)? {
                     Some(log) if !log.is_thread => {
                         return Err(refusal::no_thread(of).into());
                     }
@@ -98,17 +106,21 @@ pub(super) fn plan(
                     Some(_) | None => {}
                 }
             }
+            let new = Plan {
+                id: 0,
+                parent: None,
+                first: 0,
+                last: 0,
+                events: 0,
+                rewinds: String::new(),
+                nature,
+                is_thread: opening.kind == LogKind::Thread,
+                gone: None,
+                lease,
+            };
             match &opening.fork {
-                None => Plan {
-                    id: 0,
-                    parent: None,
-                    first: 0,
-                    last: 0,
-                    events: 0,
-                    rewinds: String::new(),
-                    nature,
-                },
-                Some(fork) => match known.log(db, tenant, &fork.log)? {
+                None => new,
+                Some(fork) => match known.log(hot, tenant, &fork.log)? {
                     None => {
                         return Err(refusal::no_thread(&fork.log).into());
                     }
@@ -118,17 +130,14 @@ pub(super) fn plan(
                     Some(parent) if parent.gone.is_some() && append.guard != Guard::Operator => {
                         return Err(refusal::begins_on_gone(&fork.log).into());
                     }
-                    Some(KnownLog { plan: parent, .. }) if fork.at > parent.last => {
+                    Some(parent) if fork.at > parent.last => {
                         return Err(refusal::fork_beyond(&fork.log, parent.last).into());
                     }
-                    Some(KnownLog { plan: parent, .. }) => Plan {
-                        id: 0,
+                    Some(parent) => Plan {
                         parent: Some(parent.id),
-                        first: 0,
                         last: fork.at,
-                        events: 0,
                         rewinds: rewinds_until(&parent.rewinds, fork.at),
-                        nature,
+                        ..new
                     },
                 },
             }
@@ -147,26 +156,15 @@ const MOST_KNOWN: usize = 4096;
 /// writes to the file.
 #[derive(Default)]
 pub(super) struct Known {
-    logs: HashMap<(i64, LogId), KnownLog>,
+    logs: HashMap<(i64, LogId), Plan>,
     /// The file's data version: another one tells that somebody else wrote.
     version: i64,
 }
 
-/// A log's row, why its content is gone, what it is, and who holds it.
-struct KnownLog {
-    plan: Plan,
-    gone: Option<i16>,
-    is_thread: bool,
-    lease: Option<HeldBy>,
-}
-
-/// The lease of a log: its owner, its fence, and until when.
-type HeldBy = (Name, u64, i64);
-
 impl Known {
     /// Keeps what still holds in the transaction that begins.
-    pub(super) fn begin(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
-        let version = db.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+    pub(super) fn begin(&mut self, hot: &mut Hot<'_>) -> Result<(), rusqlite::Error> {
+        let version = hot.version()?;
         if version != self.version || self.logs.len() > MOST_KNOWN {
             self.clear();
             self.version = version;
@@ -180,63 +178,56 @@ impl Known {
 
     /// Remembers what became of the log.
     pub(super) fn wrote(&mut self, tenant: i64, log: &LogId, plan: &Plan) {
-        if let Some(known) = self.logs.get_mut(&(tenant, log.clone())) {
-            known.plan = plan.clone();
-        }
+        self.logs.insert((tenant, log.clone()), plan.clone());
     }
 
     fn log(
         &mut self,
-        db: &Connection,
+        hot: &mut Hot<'_>,
         tenant: i64,
         log: &LogId,
-    ) -> Result<Option<&KnownLog>, rusqlite::Error> {
+    ) -> Result<Option<&Plan>, rusqlite::Error> {
         match self.logs.entry((tenant, log.clone())) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
             Entry::Vacant(place) => {
-                let found = find_log(db, tenant, log)?;
+                let found = find_log(hot, tenant, log)?;
                 Ok(found.map(|found| &*place.insert(found)))
             }
         }
     }
 }
 
-fn find_log(
-    db: &Connection,
-    tenant: i64,
-    log: &LogId,
-) -> Result<Option<KnownLog>, rusqlite::Error> {
-    let find = "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
-                l.fork_at FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
-                WHERE l.tenant = ?1 AND l.name = ?2";
-    let found = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
+fn find_log(hot: &mut Hot<'_>, tenant: i64, log: &LogId) -> Result<Option<Plan>, rusqlite::Error> {
+    let found = hot.find_log.query_row(params![tenant, log.0], |row| {
         let of = row.get::<_, Option<Name>>(6)?.map(LogId);
         let fork = match (row.get::<_, Option<Name>>(7)?, row.get::<_, Option<i64>>(8)?) {
             (Some(log), Some(at)) => Some(ForkPoint { log: LogId(log), at: unsigned(at) }),
             (_, _) => None,
         };
-        let plan = Plan {
+        let kind = kind_of(row.get(5)?)?;
+        Ok(Plan {
             id: row.get(0)?,
             parent: None,
             first: 0,
             last: unsigned(row.get(1)?),
             events: unsigned(row.get(2)?),
             rewinds: row.get(3)?,
-            nature: nature(kind_of(row.get(5)?)?, of.as_ref(), fork.as_ref()).into(),
-        };
-        Ok((plan, row.get(4)?, kind_of(row.get(5)?)? == LogKind::Thread))
+            nature: nature(kind, of.as_ref(), fork.as_ref()).into(),
+            is_thread: kind == LogKind::Thread,
+            gone: row.get(4)?,
+            lease: None,
+        })
     });
-    let Some((plan, gone, is_thread)) = found.optional()? else { return Ok(None) };
-    Ok(Some(KnownLog { plan, gone, is_thread, lease: find_lease(db, tenant, log)? }))
+    let Some(found) = found.optional()? else { return Ok(None) };
+    Ok(Some(Plan { lease: find_lease(hot, tenant, log)?, ..found }))
 }
 
 fn find_lease(
-    db: &Connection,
+    hot: &mut Hot<'_>,
     tenant: i64,
     log: &LogId,
 ) -> Result<Option<HeldBy>, rusqlite::Error> {
-    let lease = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
-    let found = db.prepare_cached(lease)?.query_row(params![tenant, log.0], |row| {
+    let found = hot.find_lease.query_row(params![tenant, log.0], |row| {
         Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
     });
     found.optional()
@@ -267,14 +258,16 @@ fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
     }
 }
 
-fn check_guard(append: &SealedAppend, lease: Option<HeldBy>, now: i64) -> Result<(), StoreError> {
+fn check_guard(append: &SealedAppend, lease: Option<&HeldBy>, now: i64) -> Result<(), StoreError> {
     match (append.guard, lease) {
-        (Guard::Free, Some((owner, _, until))) if until > now => {
+        (Guard::Free, Some((owner, _, until))) if *until > now => {
             let (log, left_ms) = (append.log.clone(), unsigned(until - now));
-            Err(StoreError::Held { log, owner, left_ms })
+            Err(StoreError::Held { log, owner: owner.clone(), left_ms })
         }
         (Guard::Operator | Guard::Free, _) => Ok(()),
-        (Guard::Behind(fence), Some((_, held, until))) if held == fence.0.get() && until > now => {
+        (Guard::Behind(fence), Some((_, held, until)))
+            if *held == fence.0.get() && *until > now =>
+        {
             Ok(())
         }
         (Guard::Behind(_), _) => Err(StoreError::Fenced { log: append.log.clone() }),

@@ -1,5 +1,7 @@
 //! Reading, on connections of its own: a reader sees what was committed when it began, and waits for nobody.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,8 +21,8 @@ use crate::backend::{
 use crate::chain::Head;
 use crate::manifest::Manifest;
 use crate::sqlite::commit::{kind_number, kind_of, number, unsigned};
+use crate::sqlite::hot::now;
 use crate::sqlite::schema::{Access, connect, failure, wait_for};
-use crate::sqlite::writer::now;
 
 /// The connections that read.
 pub(super) struct Readers {
@@ -323,51 +325,57 @@ pub(super) fn find(
     tenant: &Tenant,
     keys: &[SealedKey],
 ) -> Result<Sight, rusqlite::Error> {
-    // One look at the database for all of them.
-    let look = db.unchecked_transaction()?;
     let whose = "SELECT id, era FROM tenants WHERE name = ?1";
-    let whose = look
-        .prepare_cached(whose)?
-        .query_row([&tenant.0], |row| Ok((row.get::<_, i64>(0)?, Era(unsigned(row.get(1)?)))));
-    let sight = match whose.optional()? {
-        None => Sight { found: vec![None; keys.len()], era: Era::default() },
-        Some((tenant, era)) => {
-            let found = keys.iter().map(|key| find_one(&look, tenant, *key));
-            Sight { found: found.collect::<Result<_, _>>()?, era }
-        }
+    let mut whose = db.prepare_cached(whose)?;
+    // As long as this row is being looked at, the database stays for us as it is.
+    let mut whose = whose.query([&tenant.0])?;
+    let Some(whose) = whose.next()? else {
+        return Ok(Sight { found: vec![None; keys.len()], era: Era::default() });
     };
-    look.finish()?;
-    Ok(sight)
+    let (tenant, era): (i64, _) = (whose.get(0)?, Era(unsigned(whose.get(1)?)));
+    let newest = "SELECT max(turn), count(*) FROM turn_keys
+                  WHERE tenant = ?1 AND kind = ?2 AND hash = ?3";
+    let mut newest = db.prepare_cached(newest)?;
+    // Most keys name a turn that another one of them names, too.
+    let mut turns: HashMap<i64, Option<VaultTurn>> = HashMap::new();
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        let place = params![tenant, key.kind.number(), key.hash];
+        let named = newest.query_row(place, |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?;
+        found.push(match named {
+            (None, _) => None,
+            // A claim or an id that names more than one turn names none.
+            (Some(_), 2..) if key.kind != KeyKind::Chain => None,
+            (Some(id), count) => {
+                let turn = match turns.entry(id) {
+                    Entry::Occupied(turn) => turn.into_mut(),
+                    Entry::Vacant(place) => place.insert(turn_at(db, tenant, id)?),
+                };
+                let siblings = count.saturating_sub(1);
+                turn.clone().map(|turn| Found { turn, siblings })
+            }
+        });
+    }
+    Ok(Sight { found, era })
 }
 
-fn find_one(
-    db: &Connection,
-    tenant: i64,
-    key: SealedKey,
-) -> Result<Option<Found>, rusqlite::Error> {
-    let newest = "
-        SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix, k.n,
-               (SELECT min(r.erased) FROM records r WHERE r.tenant = ?1 AND r.log = u.log
-                AND r.seq BETWEEN u.first AND u.last AND r.erased IS NOT NULL AND r.kind <> 'copy')
-        FROM (SELECT max(turn) AS turn, count(*) AS n FROM turn_keys
-              WHERE tenant = ?1 AND kind = ?2 AND hash = ?3) k
-        JOIN turns u ON u.id = k.turn JOIN logs l ON l.id = u.log";
-    let place = params![tenant, key.kind.number(), key.hash];
-    let found = db.prepare_cached(newest)?.query_row(place, |row| {
-        let turn = VaultTurn {
+fn turn_at(db: &Connection, tenant: i64, id: i64) -> Result<Option<VaultTurn>, rusqlite::Error> {
+    let find = "SELECT u.name, u.parent, l.name, u.first, u.last, u.prefix,
+                (SELECT min(r.erased) FROM records r WHERE r.tenant = ?1 AND r.log = u.log
+                 AND r.seq BETWEEN u.first AND u.last AND r.erased IS NOT NULL AND r.kind <> 'copy')
+                FROM turns u JOIN logs l ON l.id = u.log WHERE u.id = ?2";
+    let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
+        Ok(VaultTurn {
             id: NodeId(row.get(0)?),
             parent: row.get::<_, Option<Name>>(1)?.map(NodeId),
             log: LogId(row.get(2)?),
             first: unsigned(row.get(3)?),
             last: unsigned(row.get(4)?),
             prefix: row.get(5)?,
-            gone: erased(row, 7)?.map(Erased::why),
-        };
-        Ok(Found { turn, siblings: row.get::<_, u32>(6)?.saturating_sub(1) })
+            gone: erased(row, 6)?.map(Erased::why),
+        })
     });
-    // A claim or an id that names more than one turn names none.
-    let unambiguous = |found: &Found| key.kind == KeyKind::Chain || found.siblings == 0;
-    Ok(found.optional()?.filter(unambiguous))
+    found.optional()
 }
 
 pub(super) fn pending(

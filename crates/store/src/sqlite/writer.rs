@@ -14,7 +14,8 @@ use crate::backend::SealedBatch;
 use crate::manifest::{Series, Signer};
 use crate::options::{Durability, Options};
 use crate::sqlite::chains::{Chains, write_manifest};
-use crate::sqlite::commit::{Hot, Stop};
+use crate::sqlite::commit::Stop;
+use crate::sqlite::hot::{Hot, now};
 use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::wait::Waiters;
 
@@ -36,7 +37,7 @@ pub(super) struct WriterHandle {
 
 enum Job {
     Commit(Waiting),
-    Act(Box<dyn FnOnce(&mut Writer) + Send>),
+    Act(Box<dyn FnOnce(&mut Writer<'_>) + Send>),
     Sign(Arc<Signer>),
     Close(Reply<()>),
 }
@@ -128,21 +129,23 @@ impl WriterHandle {
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel();
         let mut queue = Queue { jobs: queue, next: None };
-        let mut writer = Writer {
-            db,
-            path: path.to_owned(),
-            chains: Chains::new(name),
-            series: None,
-            durability: options.durability,
-            is_synchronous: true,
-            unflushed: None,
-            unsigned: None,
-            waiters,
-        };
-        let patience = options.patience;
+        let (path, chains) = (path.to_owned(), Chains::new(name));
+        let (durability, patience) = (options.durability, options.patience);
         let thread = std::thread::Builder::new().name("throughline-writer".into());
         let thread = thread.spawn(move || {
             wait_for(patience);
+            let mut writer = Writer {
+                db: &db,
+                hot: None,
+                path,
+                chains,
+                series: None,
+                durability,
+                is_synchronous: true,
+                unflushed: None,
+                unsigned: None,
+                waiters,
+            };
             writer.run(&mut queue);
         });
         let thread = thread.map_err(|error| {
@@ -167,7 +170,7 @@ impl WriterHandle {
         act: impl FnOnce(&Connection) -> Result<T, Stop> + Send + 'static,
     ) -> Boxed<'_, T> {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Act(Box::new(move |writer: &mut Writer| {
+        let job = Job::Act(Box::new(move |writer: &mut Writer<'_>| {
             // Whoever asked may have gone meanwhile.
             drop(reply.send(writer.act(act)));
         }));
@@ -201,8 +204,10 @@ impl WriterHandle {
 }
 
 /// What the thread has.
-pub(super) struct Writer {
-    db: Connection,
+pub(super) struct Writer<'db> {
+    db: &'db Connection,
+    /// From its first commit on.
+    hot: Option<Hot<'db>>,
     path: PathBuf,
     chains: Chains,
     series: Option<Series>,
@@ -216,12 +221,12 @@ pub(super) struct Writer {
     waiters: Arc<Waiters>,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn run(&mut self, queue: &mut Queue) {
         loop {
             let patience = self.patience();
             if patience.is_some_and(|time| time.is_zero()) {
-                self.settle();
+                self.settle(UNSIGNED);
             }
             match queue.job(patience) {
                 Ok(Job::Commit(first)) => self.commit(Group::of(first, queue)),
@@ -230,7 +235,8 @@ impl Writer {
                     self.series = Some(Series::new(signer, self.chains.writer.clone()));
                 }
                 Ok(Job::Close(reply)) => {
-                    let settled = self.try_settle().map_err(|error| failure(error, &self.path));
+                    let settled = self.try_settle(Duration::ZERO);
+                    let settled = settled.map_err(|error| failure(error, &self.path));
                     // A closed file needs no WAL beside it; whoever still reads keeps it.
                     wait_for(Duration::ZERO);
                     let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -240,7 +246,7 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.settle();
+                    self.settle(Duration::ZERO);
                     return;
                 }
             }
@@ -306,30 +312,32 @@ impl Writer {
         batches: &mut impl Batches,
     ) -> Result<Vec<Result<Receipt, StoreError>>, rusqlite::Error> {
         self.set_synchronous(self.durability == Durability::Durable)?;
-        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let now = now(&self.db)?;
-        self.chains.known.begin(&self.db)?;
-        let mut hot = Hot::of(&self.db)?;
+        let hot = match &mut self.hot {
+            Some(hot) => hot,
+            none => none.insert(Hot::of(self.db)?),
+        };
+        hot.begin.execute([])?;
+        let now = hot.now()?;
+        self.chains.known.begin(hot)?;
         let mut results = Vec::new();
         while let Some(batch) = batches.get(results.len()) {
-            results.push(match self.chains.apply(&mut hot, batch, now) {
+            results.push(match self.chains.apply(hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
                 Err(Stop::Rejected(error)) => Err(error),
                 Err(Stop::Failed(error)) => return Err(error),
             });
         }
-        drop(hot);
-        self.chains.write_heads(&self.db)?;
+        self.chains.write_heads(hot)?;
         let moved = self.chains.moved();
         let manifest = match &self.series {
             Some(series) if self.chains.is_manifest_due(now) && !moved.is_empty() => {
                 let manifest = series.next(now, moved);
-                write_manifest(&self.db, &manifest)?;
+                write_manifest(self.db, &manifest)?;
                 Some(manifest)
             }
             Some(_) | None => None,
         };
-        self.db.prepare_cached("COMMIT")?.execute([])?;
+        hot.commit.execute([])?;
         self.chains.committed();
         if let (Some(manifest), Some(series)) = (manifest, &mut self.series) {
             series.wrote(&manifest);
@@ -343,9 +351,9 @@ impl Writer {
         Ok(results)
     }
 
-    /// Signs what was not signed, and flushes what was not flushed.
-    fn settle(&mut self) {
-        if self.try_settle().is_err() {
+    /// Signs what was not signed for so long, and flushes what was not flushed.
+    fn settle(&mut self, unsigned: Duration) {
+        if self.try_settle(unsigned).is_err() {
             // It is tried again after as long as before, at the next write, and at the end.
             let now = instant();
             self.unflushed = self.unflushed.map(|_| now);
@@ -353,8 +361,10 @@ impl Writer {
         }
     }
 
-    fn try_settle(&mut self) -> Result<(), rusqlite::Error> {
-        let wanted = self.series.is_some() && self.chains.have_moved();
+    fn try_settle(&mut self, unsigned: Duration) -> Result<(), rusqlite::Error> {
+        let is_due = |since| instant().saturating_duration_since(since) >= unsigned;
+        let wanted =
+            self.series.is_some() && self.chains.have_moved() && self.unsigned.is_none_or(is_due);
         if !wanted && self.unflushed.is_none() {
             return Ok(());
         }
@@ -362,16 +372,16 @@ impl Writer {
         let signed = self.in_transaction_or(
             |error| error,
             |writer| {
-                let now = now(&writer.db)?;
+                let now = now(writer.db)?;
                 let Some(series) = writer.series.as_ref().filter(|_| wanted) else {
                     // Any commit takes with it what earlier ones left in memory.
                     let touch = "INSERT INTO kept VALUES ('flushed', ?1)
                              ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-                    writer.db.execute(touch, [now.to_be_bytes()])?;
+                    writer.db.prepare_cached(touch)?.execute([now.to_be_bytes()])?;
                     return Ok(None);
                 };
                 let manifest = series.next(now, writer.chains.moved());
-                write_manifest(&writer.db, &manifest)?;
+                write_manifest(writer.db, &manifest)?;
                 Ok(Some((now, manifest)))
             },
         )?;
@@ -392,7 +402,7 @@ impl Writer {
         let done = self
             .set_synchronous(true)
             .map_err(Stop::Failed)
-            .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(&writer.db)));
+            .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(writer.db)));
         // It may have changed whatever is known of the logs.
         self.chains.known.clear();
         if done.is_ok() {
@@ -430,12 +440,6 @@ impl Writer {
     }
 }
 
-/// The database's time, in milliseconds.
-pub(super) fn now(db: &Connection) -> Result<i64, rusqlite::Error> {
-    let now = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
-    db.prepare_cached(now)?.query_row([], |row| row.get(0))
-}
-
 fn weight(batch: &SealedBatch) -> usize {
     let records = batch.appends.iter().flat_map(|append| &append.records);
     records
@@ -444,3 +448,7 @@ fn weight(batch: &SealedBatch) -> usize {
         })
         .sum()
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod writer_tests;

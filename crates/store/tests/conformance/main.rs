@@ -57,7 +57,7 @@ macro_rules! suite {
                 callers_who_leave_lose_and_repeat_nothing, whoever_leaves_early_loses_nothing;
             people: what_is_asked_is_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
                 nothing_is_decided_too_late;
-            vault: a_turn_is_found_by_its_claim, an_id_finds_only_what_it_names_alone,
+            vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, an_id_finds_only_what_it_names_alone,
                 a_chain_finds_the_newest_and_counts_the_others, turns_know_their_parents,
                 another_tenants_turns_are_not_found, a_forgotten_turn_says_so,
                 what_is_destroyed_begins_an_era;

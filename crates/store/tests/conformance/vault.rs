@@ -64,6 +64,21 @@ pub(crate) async fn a_turn_is_found_by_its_claim<H: Harness>() {
     assert_eq!(find(&harness.open().await, &keys).await, wanted);
 }
 
+pub(crate) async fn all_keys_of_a_turn_find_it<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "turns", &[]).await;
+    let keys = [claim("a"), id("a"), id("b"), chain(1), chain(2)];
+    capture(&journal, "one", None, &keys[..4]).await;
+    capture(&journal, "two", None, &keys[3..]).await;
+    let one = || found(turn("one", None, 1), 0);
+    let two = |siblings| found(turn("two", None, 3), siblings);
+    assert_eq!(find(&journal, &keys).await, [one(), one(), one(), two(1), two(0)]);
+    // Each is answered, also where it is asked for twice.
+    let twice = [id("b"), chain(2), id("none"), id("b")];
+    assert_eq!(find(&journal, &twice).await, [one(), two(0), None, one()]);
+}
+
 pub(crate) async fn an_id_finds_only_what_it_names_alone<H: Harness>() {
     let harness = fresh!(H);
     let journal = harness.open().await;

@@ -1,0 +1,99 @@
+//! When the writer signs, and when it only flushes.
+
+use bytes::Bytes;
+use throughline_core::{LogId, LogOpening, Tenant};
+
+use super::*;
+use crate::backend::{Guard, Salt, SealedAppend, SealedRecord};
+
+/// Longer than any test takes.
+const FOR_EVER: Duration = Duration::from_hours(1);
+
+type Answer = oneshot::Receiver<Result<Receipt, StoreError>>;
+
+fn database() -> Connection {
+    let db = Connection::open_in_memory().unwrap();
+    db.execute_batch(include_str!("schema_1.sql")).unwrap();
+    db
+}
+
+fn relaxed(db: &Connection) -> Writer<'_> {
+    Writer {
+        db,
+        hot: None,
+        path: PathBuf::new(),
+        chains: Chains::new("writer".into()),
+        series: Some(Series::new(Arc::new(Signer::new(&[7; 32])), "writer".into())),
+        durability: Durability::Relaxed,
+        is_synchronous: true,
+        unflushed: None,
+        unsigned: None,
+        waiters: Arc::new(Waiters::new(Path::new(""))),
+    }
+}
+
+/// A batch that opens a log with one record, and its answer.
+fn batch(log: &str) -> (Waiting, Answer) {
+    let record = SealedRecord {
+        kind: "item".into(),
+        at: None,
+        events: 0,
+        about: None,
+        size: 4,
+        commitment: [1; 32],
+        content: Bytes::from_static(b"said"),
+        salt: Salt { epoch: 0, bytes: Bytes::from_static(b"salt") },
+        blob: None,
+    };
+    let append = SealedAppend {
+        log: LogId::from(log),
+        opening: Some(LogOpening::thread()),
+        expect: None,
+        guard: Guard::Free,
+        records: vec![record],
+        rewind_to: None,
+        status: None,
+    };
+    let batch = SealedBatch {
+        tenant: Tenant::from("us"),
+        once: Vec::new(),
+        appends: vec![append],
+        vault: Vec::new(),
+        asks: Vec::new(),
+        takes: Vec::new(),
+        erases: Vec::new(),
+    };
+    let (reply, answer) = oneshot::channel();
+    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    (Waiting { batch, reply, room }, answer)
+}
+
+fn commit(writer: &mut Writer<'_>, log: &str) {
+    let (_jobs, queue) = mpsc::channel();
+    let mut queue = Queue { jobs: queue, next: None };
+    let (waiting, mut answer) = batch(log);
+    writer.commit(Group::of(waiting, &mut queue));
+    answer.try_recv().unwrap().unwrap();
+}
+
+fn manifests(db: &Connection) -> i64 {
+    db.query_row("SELECT count(*) FROM manifests", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_flush_signs_nothing_before_its_time() {
+    let db = database();
+    let mut writer = relaxed(&db);
+    // The first commit of a writer signs at once.
+    commit(&mut writer, "one");
+    assert_eq!((manifests(&db), writer.unsigned.is_some()), (1, false));
+    // Its clock may not go on for a second meanwhile, so it is set.
+    writer.chains.signed(i64::MAX);
+    commit(&mut writer, "two");
+    assert!(writer.unflushed.is_some());
+    writer.try_settle(FOR_EVER).unwrap();
+    assert_eq!((manifests(&db), writer.unsigned.is_some()), (1, true));
+    assert!(writer.unflushed.is_none());
+    writer.try_settle(Duration::ZERO).unwrap();
+    assert_eq!((manifests(&db), writer.unsigned.is_some()), (2, false));
+}
