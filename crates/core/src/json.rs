@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 pub use crate::json::tree::{Elements, Members, Node, Shape, Tree};
 pub use crate::json::write::{
-    Array, Object, array, array_of, object, object_of, push_string, string,
+    Array, Object, array, array_of, object, object_of, push_number, push_string, string,
 };
 
 /// One JSON value, exactly as it was written. Always valid UTF-8 and valid JSON.

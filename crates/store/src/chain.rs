@@ -6,7 +6,7 @@
 //! transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant};
+use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant, json};
 
 /// The hash that ends a chain so far.
 pub(crate) type Link = Digest;
@@ -84,29 +84,15 @@ impl Lines {
     fn number(&mut self, number: Option<u64>) {
         self.text("\n");
         if let Some(number) = number {
-            self.digits(number);
+            json::push_number(&mut self.0, number);
         }
     }
 
     fn signed(&mut self, number: Option<i64>) {
         self.text(if number.is_some_and(i64::is_negative) { "\n-" } else { "\n" });
         if let Some(number) = number {
-            self.digits(number.unsigned_abs());
+            json::push_number(&mut self.0, number.unsigned_abs());
         }
-    }
-
-    fn digits(&mut self, mut number: u64) {
-        let mut digits = [b'0'; 20];
-        let mut unused = digits.len();
-        for digit in digits.iter_mut().rev() {
-            *digit += u8::try_from(number % 10).unwrap_or(0);
-            unused -= 1;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        self.0.extend_from_slice(digits.get(unused..).unwrap_or_default());
     }
 }
 

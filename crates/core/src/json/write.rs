@@ -95,8 +95,8 @@ fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
     out.push(b']');
 }
 
-/// Writes the digits of a number.
-fn push_number(out: &mut Vec<u8>, value: u64) {
+/// Appends the digits of a number to a text that is being written.
+pub fn push_number(out: &mut Vec<u8>, value: u64) {
     let begin = out.len();
     let mut rest = value;
     loop {
