@@ -69,9 +69,11 @@ impl Iterator for Specials<'_> {
 
 /// Whether a string can hold these bytes as they are.
 fn is_plain(window: &[u8; WINDOW]) -> bool {
-    let is_special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
-    // Without a way out, so that it is done for many bytes at a time.
-    !window.iter().fold(false, |found, byte| found | is_special(byte))
+    // Sums without a way out: so it is done for many bytes at a time.
+    let special = window.iter().fold(0, |found, byte| {
+        found | u8::from(*byte < 0x20) | u8::from(*byte == b'"') | u8::from(*byte == b'\\')
+    });
+    special == 0
 }
 
 /// The last few bytes of a text, filled up with blanks.
