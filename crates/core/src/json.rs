@@ -132,4 +132,9 @@ impl SyntaxError {
         let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
         Self { what, offset, line, column: offset.saturating_sub(line_start) + 1 }
     }
+
+    /// Whether too many arrays and objects stand in each other: see [`Tree::parse_within`].
+    pub fn is_too_deep(&self) -> bool {
+        self.what == scan::TOO_DEEP
+    }
 }

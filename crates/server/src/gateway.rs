@@ -181,14 +181,15 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
 }
 
 /// A body, if it is JSON. It is parsed once, for all who read it.
-fn read(body: &Bytes, depth_limit: u32) -> Result<Option<Tree>, Problem> {
-    let tree = Tree::parse(body.clone()).ok();
-    if tree.as_ref().is_some_and(|tree| tree.depth() > depth_limit) {
-        let message =
-            format!("the body is nested deeper than {depth_limit}: no request needs that");
-        return Err(Problem::new(400, message));
+fn read(body: &Bytes, deepest: u32) -> Result<Option<Tree>, Problem> {
+    match Tree::parse_within(deepest, body.clone()) {
+        Err(error) if error.is_too_deep() => {
+            let message =
+                format!("the body is nested deeper than {deepest}: no request needs that");
+            Err(Problem::new(400, message))
+        }
+        read => Ok(read.ok()),
     }
-    Ok(tree)
 }
 
 /// The answer of the agents.

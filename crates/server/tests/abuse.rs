@@ -99,10 +99,10 @@ async fn a_body_without_end_is_refused() {
     assert!(said.body.contains("larger than 1 MiB"), "{}", said.body);
     let open = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
     let closed = format!("{open}{}}}", "]".repeat(10_000));
-    for (body, told) in [(closed, "nested deeper"), (open, "is not JSON")] {
+    for body in [open, closed] {
         let said = house.said("/v1/messages", "", &body).await;
         assert_eq!(said.status, 400, "{said:?}");
-        assert!(said.body.contains(told), "{}", said.body);
+        assert!(said.body.contains("nested deeper"), "{}", said.body);
     }
     house.close().await;
 }

@@ -37,8 +37,8 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
 }
 
 /// A fresh salt for each of so many records: the system is asked once for all of them.
-pub(crate) fn salts(count: usize) -> Result<Vec<SaltBytes>, StoreError> {
-    let mut salts = vec![[0; SALT]; count];
+pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>, StoreError> {
+    let mut salts = Zeroizing::new(vec![[0; SALT]; count]);
     fill(salts.as_flattened_mut())?;
     Ok(salts)
 }

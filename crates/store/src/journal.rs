@@ -416,7 +416,7 @@ fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedApp
     });
     let records: Vec<_> = rewind.into_iter().chain(records).collect();
     let salts = cipher::salts(records.len())?;
-    let records = records.into_iter().zip(&salts);
+    let records = records.into_iter().zip(&*salts);
     let records = records.map(|(record, salt)| seal_record(keys, tenant, record, salt));
     let records = records.collect::<Result<_, _>>()?;
     let guard = fence.map_or(Guard::Free, Guard::Behind);

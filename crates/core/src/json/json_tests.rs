@@ -105,3 +105,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_is_read_as_deep_as_it_may_be() {
+    let text = r#"{"a":[[1],[2]],"b":"[[[[["}"#;
+    assert!(Tree::parse_within(3, text).is_ok());
+    let error = Tree::parse_within(2, text).map(|_| ()).unwrap_err();
+    assert!(error.is_too_deep());
+    assert_eq!(error.offset, 6);
+    // What is wrong before it is too deep is told as that.
+    assert!(!Tree::parse_within(2, "[}[[[").map(|_| ()).unwrap_err().is_too_deep());
+    // The rest is not even read.
+    assert!(Tree::parse_within(2, "[[[nonsense").map(|_| ()).unwrap_err().is_too_deep());
+}

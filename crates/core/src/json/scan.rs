@@ -10,8 +10,6 @@ pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     /// Where the escapes in strings begin.
     pub(super) escapes: Vec<u32>,
-    /// How many containers stand in each other, at most.
-    pub(super) depth: u32,
 }
 
 /// The place of one value.
@@ -26,11 +24,11 @@ pub(super) struct Entry {
     pub(super) is_key: bool,
 }
 
-/// Indexes a text that is valid UTF-8 and has less than 4 GiB.
-pub(super) fn index(text: &[u8]) -> Result<Index, SyntaxError> {
+/// Indexes a text that is valid UTF-8 and has less than 4 GiB, in which at most so many containers stand in each other.
+pub(super) fn index(text: &[u8], deepest: u32) -> Result<Index, SyntaxError> {
     let entries = Vec::with_capacity(text.len() / 48 + 16);
-    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64), depth: 0 };
-    Scanner { text, at: 0, index, open: NONE, depth: 0 }.run()
+    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
+    Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
 }
 
 /// Goes through a text. `open` is the innermost container that has begun and not ended. Until a container ends, its `link`
@@ -40,9 +38,12 @@ struct Scanner<'t> {
     at: usize,
     index: Index,
     open: u32,
-    /// How many containers are open.
-    depth: u32,
+    /// How many more containers may be open.
+    room: u32,
 }
+
+/// What is wrong with a text in which too many containers stand in each other.
+pub(super) const TOO_DEEP: &str = "the text is nested too deep";
 
 /// The container around the outermost value.
 const NONE: u32 = u32::MAX;
@@ -95,16 +96,16 @@ impl Scanner<'_> {
         }
     }
 
-    fn open(&mut self, shape: Shape) {
+    fn open(&mut self, shape: Shape) -> Result<(), SyntaxError> {
+        self.room = self.room.checked_sub(1).ok_or_else(|| self.error(TOO_DEEP))?;
         let around = std::mem::replace(&mut self.open, narrow(self.index.entries.len()));
         self.at += 1;
-        self.depth += 1;
-        self.index.depth = self.index.depth.max(self.depth);
         self.push(self.at - 1, shape, around);
+        Ok(())
     }
 
     fn close(&mut self) {
-        self.depth -= 1;
+        self.room += 1;
         let after = narrow(self.index.entries.len());
         if let Some(entry) = self.index.entries.get_mut(self.open as usize) {
             entry.end = narrow(self.at);
@@ -142,14 +143,8 @@ impl Scanner<'_> {
             None if start == 0 => Err(self.error("the text is empty")),
             None => Err(self.error("the text ends where a value should stand")),
             Some(b'"') => self.string(),
-            Some(b'{') => {
-                self.open(Shape::Object);
-                Ok(())
-            }
-            Some(b'[') => {
-                self.open(Shape::Array);
-                Ok(())
-            }
+            Some(b'{') => self.open(Shape::Object),
+            Some(b'[') => self.open(Shape::Array),
             Some(b't') => self.literal(b"true", Shape::Bool),
             Some(b'f') => self.literal(b"false", Shape::Bool),
             Some(b'n') => self.literal(b"null", Shape::Null),

@@ -37,6 +37,12 @@ pub struct Tree {
 impl Tree {
     /// Reads a text that holds exactly one value.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
+        Self::parse_within(u32::MAX, text)
+    }
+
+    /// The same, where at most so many arrays and objects may stand in each other. One more, and nothing else is read: see
+    /// [`SyntaxError::is_too_deep`].
+    pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         let bytes = text.into();
         if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
             return Err(SyntaxError::at(
@@ -48,18 +54,13 @@ impl Tree {
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
         }
-        let index = scan::index(&bytes)?;
+        let index = scan::index(&bytes, deepest)?;
         Ok(Self { bytes, index })
-    }
-
-    /// How many arrays and objects stand in each other, at most.
-    pub fn depth(&self) -> u32 {
-        self.index.depth
     }
 
     /// Indexes a text that was parsed before.
     pub(super) fn of_checked(bytes: &Bytes) -> Self {
-        Self { bytes: bytes.clone(), index: scan::index(bytes).unwrap_or_default() }
+        Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX).unwrap_or_default() }
     }
 
     /// The outermost value, as it was written.

@@ -10,7 +10,7 @@ use throughline_core::{Json, LogId, Name, Node, Tenant, Tree, Usage, json};
 
 /// What tokens cost.
 pub trait Prices: Send + Sync {
-    /// What that provider takes for that model; nothing where nobody knows.
+    /// What that provider takes for that model; nothing where nobody knows. It is asked once, and must always say the same.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
     /// The version of the table.

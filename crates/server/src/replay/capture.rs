@@ -238,7 +238,8 @@ impl Marks {
             }
         }
         // One that goes on shows what was said before, too.
-        let visible = after.map(|(_, visible)| visible).filter(|_| !chain.goes_on());
+        let goes_on = chain.goes_on() || !turn.conversation.open.is_empty();
+        let visible = after.map(|(_, visible)| visible).filter(|_| !goes_on);
         Self { keys: unique, visible }
     }
 }

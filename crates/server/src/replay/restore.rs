@@ -287,8 +287,8 @@ impl Search<'_> {
         if !self.vault.knows(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
             let mut wanted = keys.to_vec();
-            wanted
-                .extend(self.turns.get(self.at).into_iter().flat_map(|turn| self.chain_keys(turn)));
+            let chain = self.turns.get(self.at).map(|turn| self.chain_keys(turn));
+            wanted.extend(chain.unwrap_or_default().into_iter().filter(|key| !keys.contains(key)));
             for turn in self.turns.get(first..self.at).unwrap_or_default() {
                 let items = self.items.get(turn.items.clone()).unwrap_or_default();
                 wanted.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
