@@ -86,12 +86,21 @@ export interface Told {
 
 export type Connection = "opening" | "live" | "lost" | "ended";
 
-/** Lets the page show what it heard before more is read: the beginning of a long run can be read at once. A page that nobody sees draws nothing. */
+/** How many events are asked for at first: as many as fill any screen. The rest is asked for once they are shown, so a long run opens as a short one does. */
+const FIRST = 100;
+
+/** Lets the page show what it heard before more is read. A page that nobody sees draws nothing. */
 const drawn = () =>
   new Promise<void>((resolve) => {
-    requestAnimationFrame(() => resolve());
+    requestAnimationFrame(() => setTimeout(resolve));
     setTimeout(resolve, 100);
   });
+
+/** How a stream says that it ends at its limit. */
+const MORE = "event: more\ndata: ";
+
+/** What ended a stream: the run, a limit, or the connection. */
+type End = "over" | "more" | "lost";
 
 /** Follows a run. After a lost connection it goes on behind the last event that came, so nothing is missed or told twice. */
 export function follow(run: string, hear: (events: Told[]) => void, connection: (state: Connection) => void): () => void {
@@ -102,23 +111,26 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
   const online = () => wake?.();
   addEventListener("online", online);
 
-  async function once(): Promise<boolean> {
-    const response = await send(`/v1/throughline/runs/${encodeURIComponent(run)}/events/stream?after=${last}`, { signal: stop.signal });
+  async function once(): Promise<End> {
+    const limit = last ? "" : `&limit=${FIRST}`;
+    const response = await send(`/v1/throughline/runs/${encodeURIComponent(run)}/events/stream?after=${last}${limit}`, { signal: stop.signal });
     connection("live");
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return false;
+      if (done) return "lost";
       wait = 250;
       rest += value;
       const frames = rest.split("\n\n");
       rest = frames.pop() ?? "";
       const events: Told[] = [];
+      let end: End | null = null;
       for (const frame of frames) {
-        if (frame.startsWith("event: end")) {
-          if (events.length) hear(events);
-          return true;
+        if (frame.startsWith("event: end")) end = "over";
+        if (frame.startsWith(MORE)) {
+          last = JSON.parse(frame.slice(MORE.length)).n;
+          end = "more";
         }
         if (!frame.startsWith("data: ")) continue;
         const told: Told = JSON.parse(frame.slice(6));
@@ -127,7 +139,9 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
         events.push(told);
       }
       if (events.length) hear(events);
+      if (end === "over") return end;
       await drawn();
+      if (end) return end;
     }
   }
 
@@ -135,10 +149,12 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
     connection("opening");
     while (!stop.signal.aborted) {
       try {
-        if (await once()) {
+        const end = await once();
+        if (end === "over") {
           connection("ended");
           break;
         }
+        if (end === "more") continue;
       } catch (error) {
         if (stop.signal.aborted) break;
         if (error instanceof Problem && error.status >= 400 && error.status < 500) {

@@ -98,10 +98,6 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
     if passage.is_kept {
         return;
     }
-    if ended == LEFT {
-        // Nobody waits for its story.
-        passage.keeper.replay.stories().gathered().await;
-    }
     passage.keeper.fail(status, ended).await;
 }
 

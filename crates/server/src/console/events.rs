@@ -34,12 +34,15 @@ pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
     let (tenant, run) = (asked.caller.tenant.clone(), LogId(asked.id(0)));
     let head = asked.api.store().log(&tenant, &run).await?.filter(is_run);
     head.ok_or_else(|| Denied::missing("run", &run.0))?;
-    let after = asked.query.get("after").and_then(|after| after.parse().ok()).unwrap_or(0);
+    let number = |name: &str| asked.query.get(name).and_then(|number| number.parse::<u64>().ok());
+    let after = number("after").unwrap_or(0);
+    let stretch =
+        Stretch { after, until: number("limit").map(|limit| after.saturating_add(limit)) };
     let (runner, ping, policy) = (asked.api.runner.clone(), asked.api.ping, asked.policy());
     let (sender, receiver) = channel::<Result<Bytes, Cut>>(16);
     // It ends with its reader, or with the run.
     tokio::spawn(async move {
-        if let Err(error) = tell(&runner, (tenant, run), after, ping, &sender, policy).await {
+        if let Err(error) = tell(&runner, (tenant, run), stretch, ping, &sender, policy).await {
             drop(sender.send(Err(Cut(error.to_string()))).await);
         }
     });
@@ -51,10 +54,17 @@ pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
     Ok(Answered { status: 200, headers: headers.into(), body: Outgoing::Stream(Box::pin(pieces)) })
 }
 
+/// Which events are asked for: those behind one, up to another or to the end.
+#[derive(Clone, Copy)]
+struct Stretch {
+    after: u64,
+    until: Option<u64>,
+}
+
 async fn tell(
     runner: &Runner,
     (tenant, run): (Tenant, LogId),
-    after: u64,
+    Stretch { after, until }: Stretch,
     ping: Duration,
     sender: &Sender<Result<Bytes, Cut>>,
     policy: RedactionPolicy,
@@ -88,8 +98,16 @@ async fn tell(
             if telling.out.len() >= CHUNK && !telling.send(sender).await {
                 return Ok(());
             }
+            if until.is_some_and(|until| telling.heard >= until) {
+                break;
+            }
         }
         if !telling.send(sender).await {
+            return Ok(());
+        }
+        if until.is_some_and(|until| telling.heard >= until) {
+            let more = format!("event: more\ndata: {{\"n\":{}}}\n\n", telling.heard);
+            drop(sender.send(Ok(more.into())).await);
             return Ok(());
         }
     }

@@ -89,9 +89,13 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
                 ("limit", "integer", "About how many are told: a page ends with a thread."),
             ],
         ),
-        Op::FollowRun => {
-            (false, &[("after", "integer", "The number of the last event that is known.")])
-        }
+        Op::FollowRun => (
+            false,
+            &[
+                ("after", "integer", "The number of the last event that is known."),
+                ("limit", "integer", "About how many events are told before `event: more`."),
+            ],
+        ),
         Op::Inbox => (false, &[("run", "string", "The run.")]),
         Op::ExportJournal => (false, &[("thread", "array", "The threads; all without any.")]),
         Op::Questions => (false, &[("run_id", "string", "The run.")]),

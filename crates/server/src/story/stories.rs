@@ -2,13 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use throughline_core::{
     Append, Batch, Content, Era, Json, LogId, LogOpening, Name, NewRecord, Node, NodeId, Record,
     Store, StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
 };
-use tokio::time::Instant;
 
 use crate::replay::{Parent, TURN};
 use crate::story::texts::{Base, Written};
@@ -18,14 +16,11 @@ use crate::story::{STORY, Story, Tail, Texts};
 const MOST_BYTES: usize = 16 << 20;
 /// How many records are read at once.
 const PAGE: u64 = 256;
-/// How long a story is held for others that nobody waits for, either.
-const GATHERING: Duration = Duration::from_millis(50);
 
 /// The stories of all calls.
 pub(crate) struct Stories {
     store: Arc<dyn Store>,
     tails: Tails,
-    began: Instant,
 }
 
 /// A story as it was found.
@@ -75,15 +70,7 @@ impl Story {
 
 impl Stories {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tails: Tails::default(), began: Instant::now() }
-    }
-
-    /// Waits for others that nobody waits for, so that the store writes all of them at once: callers who leave as fast as they
-    /// come take little from those who stay.
-    pub(crate) async fn gathered(&self) {
-        let since = self.began.elapsed().as_micros() % GATHERING.as_micros();
-        let since = Duration::from_micros(u64::try_from(since).unwrap_or_default());
-        tokio::time::sleep(GATHERING.saturating_sub(since)).await;
+        Self { store, tails: Tails::default() }
     }
 
     /// The texts that a call behind that turn goes on from, if they are there. `era` is the one in which the store was just

@@ -88,6 +88,11 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", &body);
     }
 
+    /// Runs a script in every page that is opened from now on, before the page's own.
+    pub(crate) fn prepare(&self, script: &str) {
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
     /// Opens an address.
     pub(crate) fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({ "url": url }));

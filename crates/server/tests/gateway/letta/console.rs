@@ -6,13 +6,25 @@ use crate::letta::scene::Scene;
 
 /// The events of a run behind that one, as far as they are told.
 async fn events(scene: &Scene, run: &str, after: u64) -> Vec<Value> {
-    let path = format!("/v1/throughline/runs/{run}/events/stream?after={after}");
+    let (events, more) = stretch(scene, run, &format!("after={after}")).await;
+    assert_eq!(more, None);
+    events
+}
+
+/// A stretch of the events of a run, and behind which of them it goes on, if it does.
+async fn stretch(scene: &Scene, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
+    let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;
     assert_eq!(status, 200);
     let told = String::from_utf8(told.to_vec()).unwrap();
-    assert!(told.ends_with("event: end\ndata: {}\n\n"), "{told}");
+    let (told, end) = told.rsplit_once("event: ").unwrap();
+    let more = end.strip_prefix("more\ndata: ").map(|more| {
+        let more: Value = serde_json::from_str(more).unwrap();
+        more["n"].as_u64().unwrap()
+    });
+    assert!(more.is_some() || end == "end\ndata: {}\n\n", "{end}");
     let frames = told.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
-    frames.map(|frame| serde_json::from_str(frame).unwrap()).collect()
+    (frames.map(|frame| serde_json::from_str(frame).unwrap()).collect(), more)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,6 +82,17 @@ async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
             whole.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
         assert_eq!(rest, wanted, "after {after}");
     }
+    // Stretch by stretch nothing else is told, and nothing twice.
+    let (mut told, mut after, mut stretches) = (Vec::new(), Some(0), 0);
+    while let Some(from) = after {
+        let (some, more) = stretch(&scene, run, &format!("after={from}&limit=3")).await;
+        assert!(more.is_none_or(|more| more >= from + 3), "{more:?} behind {from}");
+        told.extend(some);
+        (after, stretches) = (more, stretches + 1);
+    }
+    let told: Vec<&Value> = told.iter().filter(is_piece).collect();
+    assert_eq!(told, whole);
+    assert!(stretches > 2, "{stretches} stretches of {}", all.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
