@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use clap::ValueEnum;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
 use crate::gateway::{self, Capture, Disk};
@@ -24,8 +26,8 @@ const CROWD: usize = 1000;
 const FEW: usize = 2;
 
 /// A way to misbehave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Abuse {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Abuse {
     DeepJson,
     HugeBody,
     SlowHeaders,
@@ -41,21 +43,6 @@ enum Abuse {
 }
 
 impl Abuse {
-    const ALL: [Abuse; 12] = [
-        Abuse::DeepJson,
-        Abuse::HugeBody,
-        Abuse::SlowHeaders,
-        Abuse::SlowReaders,
-        Abuse::StalledProvider,
-        Abuse::BrokenOff,
-        Abuse::Garbage,
-        Abuse::BrokenProvider,
-        Abuse::BabblingProvider,
-        Abuse::MistypedProvider,
-        Abuse::ProviderElsewhere,
-        Abuse::FullDisk,
-    ];
-
     fn name(self) -> &'static str {
         match self {
             Abuse::DeepJson => "JSON nested 10,000 deep",
@@ -86,6 +73,29 @@ impl Abuse {
             | Abuse::ProviderElsewhere
             | Abuse::FullDisk => FEW,
         }
+    }
+
+    /// Misbehaves for as long as it is let, in this process.
+    pub(crate) async fn go_on(self, address: SocketAddr) -> anyhow::Result<()> {
+        let mut abusers = JoinSet::new();
+        for _ in 0..self.crowd() {
+            abusers.spawn(async move {
+                loop {
+                    // Whether it is let in or shown the door, it comes again.
+                    self.act(address).await.ok();
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        std::future::pending().await
+    }
+
+    /// Misbehaves for as long as the process lives: one of its own, so that it keeps nobody from telling the time.
+    fn begin(self, address: SocketAddr) -> anyhow::Result<Child> {
+        let value = self.to_possible_value().context("an abuse without a name")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["misbehave", value.get_name(), &address.to_string()]);
+        Ok(command.kill_on_drop(true).spawn()?)
     }
 
     /// Misbehaves once. What comes back is of no interest, nor is how it ends.
@@ -163,26 +173,18 @@ async fn huge_body(address: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn run() -> anyhow::Result<()> {
+pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
     let upstream = Server::of_ours(&["upstream"]).await?;
     println!("a probe's p99 with one connection, before and during each abuse");
     println!("{:<34} {:>10} {:>10} {:>7} {:>9}", "", "before", "during", "ratio", "MiB");
-    for abuse in Abuse::ALL {
+    let is_meant = |abuse: &Abuse| only.is_none_or(|only| abuse.name().contains(only));
+    for abuse in Abuse::value_variants().iter().copied().filter(is_meant) {
         let disk = if abuse == Abuse::FullDisk { Disk::Small } else { Disk::Whole };
         let gateway = gateway::start(upstream.address, Capture::Durable, disk).await?;
         let address = gateway.server.address;
         probe(address).await?;
         let before = probe(address).await?.within(0.99);
-        let mut abusers = JoinSet::new();
-        for _ in 0..abuse.crowd() {
-            abusers.spawn(async move {
-                loop {
-                    // Whether it is let in or shown the door, it comes again.
-                    abuse.act(address).await.ok();
-                    tokio::task::yield_now().await;
-                }
-            });
-        }
+        let mut abusers = abuse.begin(address)?;
         // The crowd is there before it is measured, and the disk is full.
         probe(address).await?;
         while abuse == Abuse::FullDisk && !gateway.has_lost().await? {
@@ -190,7 +192,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         }
         let during = probe(address).await?.within(0.99);
         let memory = gateway.server.memory()?;
-        abusers.shutdown().await;
+        abusers.kill().await?;
         let ratio = during.as_secs_f64() / before.as_secs_f64();
         println!(
             "{:<34} {:>7} µs {:>7} µs {:>7.2} {:>9.1}  {}",

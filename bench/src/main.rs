@@ -61,7 +61,7 @@ pub(crate) struct Options {
     serve: Option<Serve>,
 }
 
-/// The servers of a run, each started as a process of its own.
+/// The parties of a run, each started as a process of its own.
 #[derive(Debug, Subcommand)]
 enum Serve {
     /// The mock provider
@@ -73,6 +73,14 @@ enum Serve {
         /// Where it passes everything on to
         to: String,
     },
+    /// Callers who misbehave
+    #[command(hide = true)]
+    Misbehave {
+        /// In which way
+        abuse: abuse::Abuse,
+        /// To whom
+        address: std::net::SocketAddr,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -82,7 +90,8 @@ fn main() -> anyhow::Result<()> {
         match &options.serve {
             Some(Serve::Upstream) => upstream::serve().await,
             Some(Serve::Proxy { to }) => proxy::serve(to).await,
-            None if options.abuse => abuse::run().await,
+            Some(Serve::Misbehave { abuse, address }) => abuse.go_on(*address).await,
+            None if options.abuse => abuse::run(options.only.as_deref()).await,
             None => plan::run(&options).await,
         }
     })

@@ -60,7 +60,12 @@ pub async fn serve(
         match accepted {
             Ok((stream, _)) => {
                 let connection = connection(&builder, stream, &router, &limits);
-                connections.spawn(open.watch(connection));
+                let connection = open.watch(connection);
+                let replay = Arc::clone(&replay);
+                connections.spawn(async move {
+                    replay.stories().left().put_away().await;
+                    connection.await
+                });
             }
             Err(error) if is_of_one(&error) => {}
             // The system is out of something, as of files: it may be there in a moment.

@@ -16,11 +16,13 @@
 //! | `texts.rs` | the texts of a call, and how they are kept |
 //! | `account.rs` | what became of each Item, and what was found |
 //! | `delta.rs` | a text as its difference to another |
+//! | `left.rs` | calls whose callers went away |
 //! | `stories.rs` | keeping stories and finding them again |
 //! | `telling.rs` | a story as its tenant is told it |
 
 mod account;
 mod delta;
+mod left;
 mod stories;
 mod telling;
 mod texts;

@@ -94,11 +94,16 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
             break ended;
         }
     };
+    let keeping = Arc::clone(&passage.keeper.replay);
+    let leaving = (ended == LEFT).then(|| keeping.stories().left().leaving());
     drop(chunks);
-    if passage.is_kept {
-        return;
+    if !passage.is_kept {
+        passage.keeper.fail(status, ended).await;
     }
-    passage.keeper.fail(status, ended).await;
+    drop(passage);
+    if let Some(leaving) = leaving {
+        leaving.done().await;
+    }
 }
 
 /// A stream on its way.

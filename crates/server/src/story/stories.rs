@@ -9,6 +9,7 @@ use throughline_core::{
 };
 
 use crate::replay::{Parent, TURN};
+use crate::story::left::Left;
 use crate::story::texts::{Base, Written};
 use crate::story::{STORY, Story, Tail, Texts};
 
@@ -21,6 +22,7 @@ const PAGE: u64 = 256;
 pub(crate) struct Stories {
     store: Arc<dyn Store>,
     tails: Tails,
+    left: Left,
 }
 
 /// A story as it was found.
@@ -70,7 +72,12 @@ impl Story {
 
 impl Stories {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tails: Tails::default() }
+        Self { store, tails: Tails::default(), left: Left::default() }
+    }
+
+    /// The calls whose callers went away.
+    pub(crate) fn left(&self) -> &Left {
+        &self.left
     }
 
     /// The texts that a call behind that turn goes on from, if they are there. `era` is the one in which the store was just
