@@ -136,10 +136,8 @@ async fn the_document_is_served_as_it_is_kept() {
     let mut served = serde_json::to_string_pretty(&served).unwrap();
     served.push('\n');
     let kept = include_str!("../../../../../docs/openapi.json");
-    assert_eq!(
-        served, kept,
-        "docs/openapi.json: keep what GET /openapi.json gives, indented by two"
-    );
+    let is_kept = served == kept;
+    assert!(is_kept, "docs/openapi.json: keep what GET /openapi.json gives, indented by two");
     let (status, page) = scene.send("us", "GET", "/docs", &json!(null)).await;
     let page = String::from_utf8_lossy(&page).into_owned();
     assert_eq!(status, 200);
