@@ -192,6 +192,7 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
         }
         let during = probe(address).await?.within(0.99);
         let memory = gateway.server.memory()?;
+        anyhow::ensure!(abusers.try_wait()?.is_none(), "nobody misbehaved to the end");
         abusers.kill().await?;
         let ratio = during.as_secs_f64() / before.as_secs_f64();
         println!(

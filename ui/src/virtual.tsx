@@ -22,7 +22,7 @@ const PASSES = 6;
 export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) {
   const box = useRef<HTMLDivElement>(null);
   const heights = useRef(new Map<string, number>());
-  const atEnd = useRef(follows);
+  const atEnd = useRef(true);
   const [view, setView] = useState({ top: 0, height: 800 });
   const [, draws] = useState(0);
 

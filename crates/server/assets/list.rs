@@ -1,6 +1,6 @@
 &[
     ("assets/console-Be6EoL8V.css", include_bytes!("assets/console-Be6EoL8V.css").as_slice()),
-    ("assets/console-CiyOkqGQ.js", include_bytes!("assets/console-CiyOkqGQ.js").as_slice()),
     ("assets/console-CjCeeX2Q.svg", include_bytes!("assets/console-CjCeeX2Q.svg").as_slice()),
+    ("assets/console-DEkwAOza.js", include_bytes!("assets/console-DEkwAOza.js").as_slice()),
     ("index.html", include_bytes!("index.html").as_slice()),
 ]

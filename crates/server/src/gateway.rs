@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -121,6 +121,10 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     {
         let caller = admitted(&gateway, &method, &parts.headers, &parts.uri).await;
         return agents_answer(&gateway, &agents, caller, found, body).await;
+    }
+    if parts.version == Version::HTTP_2 {
+        // Who shares a connection leaves without closing it, and is a newcomer each time.
+        gateway.replay.stories().left().put_away().await;
     }
     let headers = passed_on(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };

@@ -95,7 +95,7 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
         }
     };
     let keeping = Arc::clone(&passage.keeper.replay);
-    let leaving = (ended == LEFT).then(|| keeping.stories().left().leaving());
+    let leaving = (ended == LEFT && !passage.is_kept).then(|| keeping.stories().left().leaving());
     drop(chunks);
     if !passage.is_kept {
         passage.keeper.fail(status, ended).await;
@@ -316,13 +316,13 @@ impl Out {
                 let room = Arc::clone(&self.room).acquire_many_owned(length);
                 let room = tokio::select! {
                     room = timeout(self.slow_reader, room) => room,
-                    () = self.pieces.closed() => return Err(DEAF),
+                    () = self.pieces.closed() => return Err(LEFT),
                 };
                 let Ok(Ok(room)) = room else { return Err(DEAF) };
                 room
             }
         };
-        self.pieces.send(Waiting { piece, _room: room }).map_err(|_| DEAF)
+        self.pieces.send(Waiting { piece, _room: room }).map_err(|_| LEFT)
     }
 }
 

@@ -24,6 +24,8 @@ export function RunPage({ run }: { run: string }) {
   const [connection, setConnection] = useState<Connection>("opening");
   const isOver = connection === "ended";
   const head = useAnswer<RunHead>(path, isOver ? 0 : 2000);
+  // What happens is followed; what has happened is read from its beginning.
+  const goesOn = !isOver && ["running", "waiting"].includes(head.value?.status ?? "");
   const timeline = useRef<Timeline>(null as unknown as Timeline);
   timeline.current ??= new Timeline();
   const [version, draw] = useReducer((n: number) => n + 1, 0);
@@ -97,7 +99,7 @@ export function RunPage({ run }: { run: string }) {
       <div class="split">
         <section class="timeline" aria-label="Timeline">
           {rows.length ? (
-            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={!isOver} label={`Timeline, ${plural(rows.length, "row")}`} />
+            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={goesOn} label={`Timeline, ${plural(rows.length, "row")}`} />
           ) : (
             <Loading />
           )}

@@ -37,7 +37,7 @@ pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
     let number = |name: &str| asked.query.get(name).and_then(|number| number.parse::<u64>().ok());
     let after = number("after").unwrap_or(0);
     let stretch =
-        Stretch { after, until: number("limit").map(|limit| after.saturating_add(limit)) };
+        Stretch { after, until: number("limit").map(|limit| after.saturating_add(limit.max(1))) };
     let (runner, ping, policy) = (asked.api.runner.clone(), asked.api.ping, asked.policy());
     let (sender, receiver) = channel::<Result<Bytes, Cut>>(16);
     // It ends with its reader, or with the run.

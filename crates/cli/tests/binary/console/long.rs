@@ -116,8 +116,10 @@ fn opened(browser: &Browser, stage: &Stage, run: &str) -> f64 {
     browser.open("about:blank");
     browser.open(&stage.page(&format!("run/{run}")));
     let at = browser.wait("window.__readable");
-    // The rest comes while one reads.
+    // The rest comes while one reads, and moves nothing.
     browser.wait("document.querySelector('.connection.ended')");
+    let place = browser.run("return document.querySelector('.virtual').scrollTop");
+    assert_eq!(place.as_f64(), Some(0.0));
     at.as_f64().unwrap()
 }
 
