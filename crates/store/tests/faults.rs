@@ -18,6 +18,9 @@ use throughline_core::{
 use throughline_store::{Journal, MasterKey, Options, open};
 use throughline_testkit::{figure, on_small_disk};
 
+/// How long it is between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+
 fn file(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name);
     // There is none where it was never run.
@@ -127,6 +130,15 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 assert_kept(&journal, acknowledged).await;
                 if round == 0 {
                     std::fs::remove_file(&ballast).unwrap();
+                    // What did not fit a moment ago is not tried again at once.
+                    let number = loop {
+                        match add(&journal, "thread", content(acknowledged + 1)).await {
+                            Err(StoreError::Full) => tokio::time::sleep(LOOK).await,
+                            outcome => break outcome.unwrap(),
+                        }
+                    };
+                    acknowledged += 1;
+                    assert_eq!(number, acknowledged);
                 }
             }
             assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);

@@ -25,6 +25,8 @@ const GROUP: usize = 256;
 const GROUP_BYTES: usize = 16 << 20;
 /// How long a relaxed commit may stay in memory.
 const RELAXED: Duration = Duration::from_millis(50);
+/// How long what did not fit on the disk is not tried again.
+const FULL: Duration = Duration::from_millis(100);
 /// How long heads may move before a manifest is signed.
 const UNSIGNED: Duration = Duration::from_secs(1);
 
@@ -56,9 +58,20 @@ struct Queue {
     jobs: mpsc::Receiver<Job>,
     /// What was taken out and is not done yet.
     next: Option<Job>,
+    no_room: Option<NoRoom>,
+}
+
+/// The smallest batch that lately did not fit on the disk.
+struct NoRoom {
+    bytes: usize,
+    since: Instant,
 }
 
 impl Queue {
+    fn new(jobs: mpsc::Receiver<Job>) -> Self {
+        Self { jobs, next: None, no_room: None }
+    }
+
     /// The next job, once there is one. Without a time it waits for as long as it takes.
     fn job(&mut self, patience: Option<Duration>) -> Result<Job, RecvTimeoutError> {
         match (self.next.take(), patience) {
@@ -70,12 +83,48 @@ impl Queue {
 
     /// The batch that is waiting, if nothing else comes before it.
     fn batch(&mut self) -> Option<Waiting> {
-        match self.next.take().or_else(|| self.jobs.try_recv().ok())? {
-            Job::Commit(waiting) => Some(waiting),
-            other => {
-                self.next = Some(other);
-                None
+        loop {
+            match self.next.take().or_else(|| self.jobs.try_recv().ok())? {
+                Job::Commit(waiting) => {
+                    if let Some(waiting) = self.admit(waiting) {
+                        return Some(waiting);
+                    }
+                }
+                other => {
+                    self.next = Some(other);
+                    return None;
+                }
             }
+        }
+    }
+
+    /// Lets a batch in, unless one that is no larger did not fit a moment ago: trying would only keep a full disk busy.
+    fn admit(&self, waiting: Waiting) -> Option<Waiting> {
+        if self.no_room().is_some_and(|bytes| weight(&waiting.batch) >= bytes) {
+            // Whoever asked may have gone meanwhile.
+            drop(waiting.reply.send(Err(StoreError::Full)));
+            return None;
+        }
+        Some(waiting)
+    }
+
+    /// How many bytes did not fit a moment ago.
+    fn no_room(&self) -> Option<usize> {
+        let no_room = self.no_room.as_ref()?;
+        let is_fresh = instant().saturating_duration_since(no_room.since) < FULL;
+        is_fresh.then_some(no_room.bytes)
+    }
+
+    /// Learns from what became of a batch how much room there is.
+    fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt, StoreError>) {
+        let bytes = weight(batch);
+        match result {
+            Err(StoreError::Full) => {
+                let bytes = self.no_room().map_or(bytes, |known| known.min(bytes));
+                self.no_room = Some(NoRoom { bytes, since: instant() });
+            }
+            Ok(_) => self.no_room = self.no_room.take().filter(|known| bytes < known.bytes),
+            Err(_) => {}
         }
     }
 }
@@ -128,7 +177,7 @@ impl WriterHandle {
         waiters: Arc<Waiters>,
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel();
-        let mut queue = Queue { jobs: queue, next: None };
+        let mut queue = Queue::new(queue);
         let (path, chains) = (path.to_owned(), Chains::new(name));
         let (durability, patience) = (options.durability, options.patience);
         let thread = std::thread::Builder::new().name("throughline-writer".into());
@@ -229,7 +278,11 @@ impl Writer<'_> {
                 self.settle(UNSIGNED);
             }
             match queue.job(patience) {
-                Ok(Job::Commit(first)) => self.commit(Group::of(first, queue)),
+                Ok(Job::Commit(first)) => {
+                    if let Some(first) = queue.admit(first) {
+                        self.commit(Group::of(first, queue));
+                    }
+                }
                 Ok(Job::Act(act)) => act(self),
                 Ok(Job::Sign(signer)) => {
                     self.series = Some(Series::new(signer, self.chains.writer.clone()));
@@ -267,7 +320,7 @@ impl Writer<'_> {
     /// tried alone: so one that cannot be written does not take the others with it.
     fn commit(&mut self, mut group: Group<'_>) {
         let mut results = self.transaction(&mut group);
-        let batches = group.batches;
+        let Group { batches, queue, .. } = group;
         // A file that is locked or damaged is so for all of them.
         let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
         if is_one_batchs && batches.len() > 1 {
@@ -282,6 +335,7 @@ impl Writer<'_> {
             Err(error) => batches.iter().map(|_| Err(error.clone())).collect(),
         };
         for (Waiting { batch, reply, room }, result) in batches.into_iter().zip(results) {
+            queue.learn(&batch, &result);
             let has_written = matches!(&result, Ok(receipt) if !receipt.repeated);
             // Whoever asked may have gone meanwhile.
             drop(reply.send(result));

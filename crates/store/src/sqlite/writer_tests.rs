@@ -1,4 +1,4 @@
-//! When the writer signs, and when it only flushes.
+//! When the writer signs, when it only flushes, and what it does not even try.
 
 use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Tenant};
@@ -70,7 +70,7 @@ fn batch(log: &str) -> (Waiting, Answer) {
 
 fn commit(writer: &mut Writer<'_>, log: &str) {
     let (_jobs, queue) = mpsc::channel();
-    let mut queue = Queue { jobs: queue, next: None };
+    let mut queue = Queue::new(queue);
     let (waiting, mut answer) = batch(log);
     writer.commit(Group::of(waiting, &mut queue));
     answer.try_recv().unwrap().unwrap();
@@ -96,4 +96,34 @@ fn a_flush_signs_nothing_before_its_time() {
     assert!(writer.unflushed.is_none());
     writer.try_settle(Duration::ZERO).unwrap();
     assert_eq!((manifests(&db), writer.unsigned.is_some()), (2, false));
+}
+
+#[test]
+fn what_did_not_fit_a_moment_ago_is_not_tried_again() {
+    let (_jobs, queue) = mpsc::channel();
+    let mut queue = Queue::new(queue);
+    let (large, mut answer) = batch("large");
+    let (mut small, _) = batch("small");
+    small.batch.appends.clear();
+    queue.learn(&large.batch, &Err(StoreError::Full));
+    let small = queue.admit(small).expect("one that is smaller is tried");
+    assert!(queue.admit(large).is_none());
+    assert!(matches!(answer.try_recv().unwrap(), Err(StoreError::Full)));
+    // Nor is anything, where the smallest did not fit; until a moment has passed.
+    queue.learn(&small.batch, &Err(StoreError::Full));
+    assert!(queue.admit(small).is_none());
+    let no_room = queue.no_room.as_mut().unwrap();
+    no_room.since = no_room.since.checked_sub(FULL).unwrap();
+    let (large, _) = batch("large");
+    assert!(queue.admit(large).is_some());
+}
+
+#[test]
+fn what_fits_shows_that_there_is_room() {
+    let (_jobs, queue) = mpsc::channel();
+    let mut queue = Queue::new(queue);
+    let (waiting, _) = batch("one");
+    queue.learn(&waiting.batch, &Err(StoreError::Full));
+    queue.learn(&waiting.batch, &Ok(Receipt { written: Vec::new(), repeated: false }));
+    assert!(queue.admit(waiting).is_some());
 }
