@@ -214,7 +214,7 @@ async fn probe(address: SocketAddr) -> anyhow::Result<Measured> {
         size: Size::Small,
         lossy: false,
         connections: 1,
-        conversations: 200,
+        conversations: 500,
         told: None,
     };
     load::run(address, work).await

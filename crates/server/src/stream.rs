@@ -4,10 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::Peekable;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use throughline_codec::{Asked, Codec, Framing, StreamDecoder, StreamEncoder};
-use throughline_core::{Answer, Delta, Event, Failure, Reply, Stop};
+use throughline_core::{Answer, Chunks, Delta, Event, Failure, Reply, Stop, UpstreamError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
@@ -21,6 +22,8 @@ use crate::operations::{Capture, Ticket};
 /// What the caller gets next, or that its stream breaks.
 type Piece = Result<Bytes, Cut>;
 
+/// How many bytes are passed on at once, more or less.
+const TOGETHER: usize = 16 << 10;
 /// How many bytes wait for a slow reader, at most and beside one piece that is larger.
 const AHEAD: u32 = 64 << 10;
 
@@ -78,10 +81,10 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
         is_unreadable: false,
         heard: 0,
     };
-    let mut chunks = answer.body;
+    let mut chunks = answer.body.peekable();
     let ended = loop {
         let chunk = tokio::select! {
-            chunk = chunks.next() => chunk,
+            chunk = next(&mut chunks) => chunk,
             // The caller has gone, and so does the request.
             () = passage.out.pieces.closed() => break LEFT,
         };
@@ -104,6 +107,36 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
     if let Some(leaving) = leaving {
         leaving.done().await;
     }
+}
+
+/// What comes next, with all that came at the same time: it is read at once, and written to the caller at once.
+async fn next(chunks: &mut Peekable<Chunks>) -> Option<Result<Bytes, UpstreamError>> {
+    let first = match chunks.next().await? {
+        Ok(first) => first,
+        error => return Some(error),
+    };
+    let mut gathered = BytesMut::new();
+    let mut has_waited = false;
+    while first.len().max(gathered.len()) < TOGETHER {
+        match Pin::new(&mut *chunks).next_if(Result::is_ok).now_or_never() {
+            Some(Some(Ok(more))) => {
+                if gathered.is_empty() {
+                    gathered.extend_from_slice(&first);
+                }
+                gathered.extend_from_slice(&more);
+                has_waited = false;
+            }
+            // It ends there, or breaks.
+            Some(_) => break,
+            None if has_waited => break,
+            // Whoever reads from the provider gets its turn.
+            None => {
+                has_waited = true;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    Some(Ok(if gathered.is_empty() { first } else { gathered.freeze() }))
 }
 
 /// A stream on its way.
