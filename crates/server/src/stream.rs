@@ -8,9 +8,9 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::Peekable;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use throughline_codec::{Asked, Codec, Framing, StreamDecoder, StreamEncoder};
-use throughline_core::{Answer, Chunks, Delta, Event, Failure, Reply, Stop, UpstreamError};
+use throughline_core::{Answer, Chunks, Delta, Event, Failure, Reply, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::answer::UNREADABLE;
 use crate::claimed::Dresser;
@@ -22,8 +22,9 @@ use crate::operations::{Capture, Ticket};
 /// What the caller gets next, or that its stream breaks.
 type Piece = Result<Bytes, Cut>;
 
-/// How many bytes are passed on at once, more or less.
+/// How many bytes are passed on at once, more or less, and what came at once.
 const TOGETHER: usize = 16 << 10;
+const AT_ONCE: Duration = Duration::from_millis(1);
 /// How many bytes wait for a slow reader, at most and beside one piece that is larger.
 const AHEAD: u32 = 64 << 10;
 
@@ -81,18 +82,21 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
         is_unreadable: false,
         heard: 0,
     };
-    let mut chunks = answer.body.peekable();
+    let (mut chunks, mut is_first) = (answer.body.peekable(), true);
     let ended = loop {
         let chunk = tokio::select! {
-            chunk = next(&mut chunks) => chunk,
+            chunk = chunks.next() => chunk,
             // The caller has gone, and so does the request.
             () = passage.out.pieces.closed() => break LEFT,
         };
         let goes_on = match chunk {
-            Some(Ok(bytes)) => passage.pass(&bytes).await,
+            // The first waits for no other, nor do those that can only be told apart where they are cut.
+            Some(Ok(bytes)) if is_first || !passage.has_frames => passage.pass(&bytes).await,
+            Some(Ok(bytes)) => passage.pass(&gathered(bytes, &mut chunks).await).await,
             Some(Err(error)) => passage.end(Some(error.to_string())).await,
             None => passage.end(None).await,
         };
+        is_first = false;
         if let Err(ended) = goes_on {
             break ended;
         }
@@ -109,21 +113,16 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
     }
 }
 
-/// What comes next, with all that came at the same time: it is read at once, and written to the caller at once.
-async fn next(chunks: &mut Peekable<Chunks>) -> Option<Result<Bytes, UpstreamError>> {
-    let first = match chunks.next().await? {
-        Ok(first) => first,
-        error => return Some(error),
-    };
-    let mut gathered = BytesMut::new();
-    let mut has_waited = false;
-    while first.len().max(gathered.len()) < TOGETHER {
+/// A chunk with those that came at the same time: they are read at once, and written to the caller at once.
+async fn gathered(first: Bytes, chunks: &mut Peekable<Chunks>) -> Bytes {
+    let (begun, mut all, mut has_waited) = (Instant::now(), BytesMut::new(), false);
+    while first.len().max(all.len()) < TOGETHER && begun.elapsed() < AT_ONCE {
         match Pin::new(&mut *chunks).next_if(Result::is_ok).now_or_never() {
             Some(Some(Ok(more))) => {
-                if gathered.is_empty() {
-                    gathered.extend_from_slice(&first);
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
                 }
-                gathered.extend_from_slice(&more);
+                all.extend_from_slice(&more);
                 has_waited = false;
             }
             // It ends there, or breaks.
@@ -136,7 +135,7 @@ async fn next(chunks: &mut Peekable<Chunks>) -> Option<Result<Bytes, UpstreamErr
             }
         }
     }
-    Some(Ok(if gathered.is_empty() { first } else { gathered.freeze() }))
+    if all.is_empty() { first } else { all.freeze() }
 }
 
 /// A stream on its way.

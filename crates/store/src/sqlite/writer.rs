@@ -98,14 +98,20 @@ impl Queue {
         }
     }
 
-    /// Lets a batch in, unless one that is no larger did not fit a moment ago: trying would only keep a full disk busy.
+    /// Lets a batch in, unless it is refused.
     fn admit(&self, waiting: Waiting) -> Option<Waiting> {
-        if self.no_room().is_some_and(|bytes| weight(&waiting.batch) >= bytes) {
+        if self.refuses(&waiting.batch) {
             // Whoever asked may have gone meanwhile.
             drop(waiting.reply.send(Err(StoreError::Full)));
             return None;
         }
         Some(waiting)
+    }
+
+    /// Whether a batch that is no larger did not fit a moment ago: trying would only keep a full disk busy. What makes room is
+    /// always tried.
+    fn refuses(&self, batch: &SealedBatch) -> bool {
+        batch.erases.is_empty() && self.no_room().is_some_and(|bytes| weight(batch) >= bytes)
     }
 
     /// How many bytes did not fit a moment ago.
@@ -119,12 +125,16 @@ impl Queue {
     fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt, StoreError>) {
         let bytes = weight(batch);
         match result {
-            Err(StoreError::Full) => {
-                let bytes = self.no_room().map_or(bytes, |known| known.min(bytes));
-                self.no_room = Some(NoRoom { bytes, since: instant() });
+            // What destroys something writes more than it weighs.
+            Err(StoreError::Full) if batch.erases.is_empty() => {
+                if self.no_room().is_none_or(|known| bytes < known) {
+                    self.no_room = Some(NoRoom { bytes, since: instant() });
+                }
             }
-            Ok(_) => self.no_room = self.no_room.take().filter(|known| bytes < known.bytes),
-            Err(_) => {}
+            Ok(receipt) if !receipt.repeated => {
+                self.no_room = self.no_room.take().filter(|known| bytes < known.bytes);
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -324,9 +334,15 @@ impl Writer<'_> {
         // A file that is locked or damaged is so for all of them.
         let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
         if is_one_batchs && batches.len() > 1 {
-            let alone = batches.iter().map(|waiting| {
-                let mut results = self.transaction(&mut &waiting.batch)?;
-                results.pop().unwrap_or(Err(StoreError::Closed))
+            let alone = batches.iter().map(|Waiting { batch, .. }| {
+                if queue.refuses(batch) {
+                    return Err(StoreError::Full);
+                }
+                let alone = self.transaction(&mut &*batch);
+                let result =
+                    alone.and_then(|mut done| done.pop().unwrap_or(Err(StoreError::Closed)));
+                queue.learn(batch, &result);
+                result
             });
             results = Ok(alone.collect());
         }

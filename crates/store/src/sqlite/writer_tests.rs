@@ -4,7 +4,7 @@ use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Tenant};
 
 use super::*;
-use crate::backend::{Guard, Salt, SealedAppend, SealedRecord};
+use crate::backend::{Erase, Erased, Guard, Salt, SealedAppend, SealedRecord};
 
 /// Longer than any test takes.
 const FOR_EVER: Duration = Duration::from_hours(1);
@@ -109,6 +109,11 @@ fn what_did_not_fit_a_moment_ago_is_not_tried_again() {
     let small = queue.admit(small).expect("one that is smaller is tried");
     assert!(queue.admit(large).is_none());
     assert!(matches!(answer.try_recv().unwrap(), Err(StoreError::Full)));
+    // What makes room is always tried, and tells nothing of others.
+    let (mut erasing, _) = batch("erasing");
+    erasing.batch.erases.push(Erase::all(LogId::from("erasing"), Erased::Forgotten));
+    queue.learn(&erasing.batch, &Err(StoreError::Full));
+    assert!(queue.admit(erasing).is_some());
     // Nor is anything, where the smallest did not fit; until a moment has passed.
     queue.learn(&small.batch, &Err(StoreError::Full));
     assert!(queue.admit(small).is_none());
