@@ -150,6 +150,30 @@ pub enum Body {
     Unknown,
 }
 
+impl Body {
+    /// The same in memory of its own: of a longer text that it was cut from it holds nothing more.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        match self {
+            Body::Media(media) => Body::Media(media.detached()),
+            Body::Call(call) => Body::Call(ToolCall { args: call.args.detached(), ..call.clone() }),
+            Body::Result(result) => {
+                let parts = result.parts.iter().map(Part::detached).collect();
+                Body::Result(ToolResult { parts, ..result.clone() })
+            }
+            Body::Thought(thought) => {
+                let payload = thought.payload.as_ref().map(Json::detached);
+                Body::Thought(Thought { payload, ..thought.clone() })
+            }
+            Body::Text(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => self.clone(),
+        }
+    }
+}
+
 /// The model asks for a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
@@ -191,6 +215,17 @@ pub enum Part {
     Media(Media),
     /// Something we do not know, with the wire that wrote it.
     Unknown(Wire, Json),
+}
+
+impl Part {
+    fn detached(&self) -> Self {
+        match self {
+            Part::Text(_) => self.clone(),
+            Part::Value(json) => Part::Value(json.detached()),
+            Part::Media(media) => Part::Media(media.detached()),
+            Part::Unknown(wire, json) => Part::Unknown(wire.clone(), json.detached()),
+        }
+    }
 }
 
 /// How a tool call went.
@@ -241,6 +276,16 @@ pub enum Media {
 }
 
 impl Media {
+    fn detached(&self) -> Self {
+        match self {
+            Media::Inline { mime, base64 } => {
+                let base64 = Bytes::copy_from_slice(base64);
+                Media::Inline { mime: Arc::clone(mime), base64 }
+            }
+            Media::Remote { .. } => self.clone(),
+        }
+    }
+
     /// A digest of what it shows, for comparing without the bytes.
     pub fn digest(&self) -> Digest {
         match self {

@@ -54,6 +54,12 @@ impl Json {
         &self.0
     }
 
+    /// The same in memory of its own: of a longer text that it was cut from it holds nothing more.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// An index over the value, for reading it.
     pub fn tree(&self) -> Tree {
         Tree::of_checked(&self.0)

@@ -20,6 +20,7 @@ mod operations;
 mod own;
 mod prefix;
 mod prepare;
+mod recent;
 mod replay;
 mod resumed;
 mod stored;

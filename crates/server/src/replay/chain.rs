@@ -105,18 +105,12 @@ impl Chain {
         for item in &call.system {
             chain.say(Speaker::System, 0, item);
         }
-        chain.extend(&call.items, 0);
+        chain.go_on(&call.items, 0);
         chain
     }
 
-    /// The chain of these Items, of which this one is that of the first `seen` ones. It is settled.
-    pub(super) fn going_on(&self, items: &[Item], seen: usize) -> Self {
-        let mut chain = self.clone();
-        chain.extend(items, seen);
-        chain
-    }
-
-    fn extend(&mut self, items: &[Item], seen: usize) {
+    /// Becomes the chain of these Items, of which this is that of the first `seen` ones. It is settled.
+    pub(super) fn go_on(&mut self, items: &[Item], seen: usize) {
         for (at, item) in items.iter().enumerate().skip(seen) {
             self.push(at, item);
         }

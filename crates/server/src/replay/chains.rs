@@ -3,29 +3,21 @@
 //! What could be seen of a request is remembered with its chain. A later request that shows all of that again, letter by
 //! letter, goes on from there. The texts themselves are compared: a fingerprint only says where it is worth to do so.
 
-use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use throughline_core::{Body, Call, Item, Name, Part, Role, Tenant};
+use throughline_core::{Body, Call, Item, Media, Name, Part, Role, Tenant};
 
+use crate::recent::Recent;
 use crate::replay::chain::Chain;
 
 /// How many bytes of conversations are remembered.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 32 << 20;
 /// How many bytes at either end of a text its fingerprint has.
 const ENDS: usize = 32;
 
-/// The chains of the last requests, the oldest of which are let go.
-#[derive(Default)]
-pub(super) struct Chains(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    known: HashMap<u64, Arc<Known>>,
-    order: VecDeque<u64>,
-    bytes: usize,
-}
+/// The chains of the last requests, by the fingerprints of these.
+pub(super) struct Chains(Mutex<Recent<u64, Known>>);
 
 /// A request as it was seen.
 struct Known {
@@ -45,81 +37,78 @@ struct Shown {
     body: Option<Body>,
 }
 
+impl Default for Chains {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(MOST_BYTES)))
+    }
+}
+
 impl Chains {
     /// The visible conversation of a Call: as [`Chain::of`] would tell it, and sooner.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
         let marks = fingerprints(call, tenant, end_user);
-        let before = self.before(call, tenant, end_user, &marks);
-        let chain = match &before {
-            Some((_, known)) => known.chain.going_on(&call.items, known.items.len()),
-            None => Chain::of(call, tenant, end_user),
+        // Conversations seldom branch, so whoever goes on from a request takes it.
+        let (before, others) = match self.take(&marks) {
+            Some((_, known)) if known.begins(call, tenant, end_user) => (Some(known), None),
+            others => (None, others),
         };
-        if let Some(mark) = marks.last().filter(|_| chain.is_settled())
-            && let Some(known) = Known::of(call, tenant, end_user, &chain)
-        {
-            self.put(*mark, known, before.map(|(mark, _)| mark));
+        if let Some((mark, known)) = others {
+            self.put(mark, known);
         }
-        chain
-    }
-
-    /// The longest beginning of the Call that was seen before.
-    fn before(
-        &self,
-        call: &Call,
-        tenant: &Tenant,
-        end_user: Option<&str>,
-        marks: &[u64],
-    ) -> Option<(u64, Arc<Known>)> {
-        let found = {
-            let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = |mark: &u64| Some((*mark, Arc::clone(remembered.known.get(mark)?)));
-            marks.iter().rev().find_map(known)
+        let Some(mark) = marks.last() else { return Chain::of(call, tenant, end_user) };
+        let known = match before {
+            Some(known) => known.going_on(call),
+            None => Known::of(call, tenant, end_user),
         };
-        found.filter(|(_, known)| known.begins(call, tenant, end_user))
-    }
-
-    /// Remembers a request in place of the one that it goes on from: conversations seldom branch.
-    fn put(&self, mark: u64, known: Known, before: Option<u64>) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = before {
-            remembered.let_go(before);
-        }
-        remembered.let_go(mark);
-        remembered.bytes += known.size;
-        remembered.known.insert(mark, Arc::new(known));
-        remembered.order.push_back(mark);
-        while remembered.bytes > MOST_BYTES
-            && let Some(oldest) = remembered.order.pop_front()
-        {
-            remembered.let_go(oldest);
-        }
-        // What was let go before its turn is not kept in order for ever.
-        if remembered.order.len() > 2 * remembered.known.len() + 16 {
-            let Remembered { known, order, .. } = &mut *remembered;
-            order.retain(|mark| known.contains_key(mark));
+        match known {
+            Ok(known) => {
+                let chain = known.chain.clone();
+                self.put(*mark, known);
+                chain
+            }
+            Err(chain) => *chain,
         }
     }
-}
 
-impl Remembered {
-    fn let_go(&mut self, mark: u64) {
-        if let Some(known) = self.known.remove(&mark) {
-            self.bytes = self.bytes.saturating_sub(known.size);
-        }
+    /// Takes out the longest beginning that was seen before.
+    fn take(&self, marks: &[u64]) -> Option<(u64, Known)> {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.iter().rev().find_map(|mark| Some((*mark, recent.take(mark)?)))
+    }
+
+    fn put(&self, mark: u64, known: Known) {
+        let size = known.size;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(mark, known, size);
     }
 }
 
 impl Known {
-    /// The Call as it was seen; nothing where more can be seen of it than is compared here.
-    fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>, chain: &Chain) -> Option<Self> {
+    /// The Call as it is seen; only its chain where nothing goes on from that, or more can be seen of it than is compared here.
+    fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Result<Self, Box<Chain>> {
+        let chain = Chain::of(call, tenant, end_user);
         let shown = |items: &[Item]| items.iter().map(Shown::of).collect::<Option<Vec<_>>>();
-        let (system, items) = (shown(&call.system)?, shown(&call.items)?);
-        // Arguments and values share the memory of the request that they came in.
-        let source = call.source.as_ref().map_or(0, |source| source.request.body.len());
-        let texts = call.system.iter().chain(&call.items).map(|item| text(item).len());
-        let size = source + texts.sum::<usize>() + items.len() * size_of::<Shown>();
+        let (Some(system), Some(items), true) =
+            (shown(&call.system), shown(&call.items), chain.is_settled())
+        else {
+            return Err(Box::new(chain));
+        };
+        let size = size_of(call.system.iter().chain(&call.items));
         let (tenant, end_user) = (tenant.clone(), end_user.map(Name::from));
-        Some(Self { tenant, end_user, system, items, chain: chain.clone(), size })
+        Ok(Self { tenant, end_user, system, items, chain, size })
+    }
+
+    /// The same of a Call that begins with all of this.
+    fn going_on(mut self, call: &Call) -> Result<Self, Box<Chain>> {
+        let seen = self.items.len();
+        let new = call.items.get(seen..).unwrap_or_default();
+        let shown: Option<Vec<Shown>> = new.iter().map(Shown::of).collect();
+        self.chain.go_on(&call.items, seen);
+        let Some(shown) = shown.filter(|_| self.chain.is_settled()) else {
+            return Err(Box::new(self.chain));
+        };
+        self.items.extend(shown);
+        self.size += size_of(new.iter());
+        Ok(self)
     }
 
     /// Whether a Call begins with all of this.
@@ -134,6 +123,35 @@ impl Known {
     }
 }
 
+/// About how many bytes it takes to remember these.
+fn size_of<'i>(items: impl Iterator<Item = &'i Item>) -> usize {
+    items.map(|item| size_of_body(&item.body) + std::mem::size_of::<Shown>()).sum()
+}
+
+fn size_of_body(body: &Body) -> usize {
+    match body {
+        Body::Text(text) | Body::Summary { text, .. } => text.len(),
+        Body::Media(media) => size_of_media(media),
+        Body::Call(call) => call.args.bytes().len(),
+        Body::Result(result) => {
+            let parts = result.parts.iter().map(|part| match part {
+                Part::Text(text) => text.len(),
+                Part::Value(json) | Part::Unknown(_, json) => json.bytes().len(),
+                Part::Media(media) => size_of_media(media),
+            });
+            parts.sum()
+        }
+        Body::Thought(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => 0,
+    }
+}
+
+fn size_of_media(media: &Media) -> usize {
+    match media {
+        Media::Inline { base64, .. } => base64.len(),
+        Media::Remote { uri, .. } => uri.len(),
+    }
+}
+
 impl Shown {
     fn of(item: &Item) -> Option<Self> {
         let body = match &item.body {
@@ -142,7 +160,7 @@ impl Shown {
             | Body::Summary { .. }
             | Body::Media(_)
             | Body::Call(_)
-            | Body::Result(_) => Some(item.body.clone()),
+            | Body::Result(_) => Some(item.body.detached()),
             // Seals and the wire's own words tell these apart. They are seldom.
             Body::Compaction | Body::Unknown => return None,
         };

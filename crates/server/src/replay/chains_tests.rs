@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use throughline_codec::{Asked, Catalog, codec};
 use throughline_core::{Call, Request, Tenant, Wire};
 
-use super::{Chains, Known};
+use super::{Chains, fingerprints};
 use crate::replay::chain::Chain;
 
 fn call_of(messages: &[Value], system: &str) -> Call {
@@ -99,11 +99,38 @@ fn what_was_seen_is_not_digested_again() {
     for length in (1..messages.len()).step_by(2) {
         let call = call_of(&messages[..length], "");
         chains.of(&call, &tenant, None);
-        let remembered = chains.0.lock().unwrap();
+        let mark = *fingerprints(&call, &tenant, None).last().unwrap();
+        let recent = chains.0.lock().unwrap();
         // One for the whole conversation, and it is the last.
-        let known: Vec<&Known> = remembered.known.values().map(|known| &**known).collect();
-        assert_eq!(known.len(), 1);
-        assert_eq!(known[0].items.len(), length);
-        assert_eq!(known[0].size, remembered.bytes);
+        assert_eq!(recent.len(), 1);
+        assert_eq!(recent.get(&mark).unwrap().items.len(), length);
     }
+}
+
+#[test]
+fn what_is_remembered_does_not_hold_the_requests() {
+    let (tenant, chains) = (Tenant::from("acme"), Chains::default());
+    let turns = [
+        json!({"role": "user", "content": "Question"}),
+        json!({"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "So.", "signature": "c2lnbmF0dXJl"},
+            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "the door"}}]}),
+        json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [
+                {"type": "text", "text": "It is open."},
+                {"type": "odd", "of": "something else"},
+                {"type": "image", "source":
+                    {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]},
+            {"type": "image", "source":
+                {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]}),
+    ];
+    let bodies: Vec<Bytes> = [1, 3]
+        .map(|length| {
+            let call = call_of(&turns[..length], "Be brief.");
+            chains.of(&call, &tenant, None);
+            call.source.unwrap().request.body.clone()
+        })
+        .into();
+    assert_eq!(chains.0.lock().unwrap().len(), 1);
+    assert!(bodies.iter().all(Bytes::is_unique));
 }

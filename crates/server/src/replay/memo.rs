@@ -1,11 +1,11 @@
 //! Captured turns that were read before. What is no more is never taken from here: a turn stands only in an era in which the
 //! store said so, or in which it was kept, and each search asks the store which era it is.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use throughline_core::{Era, Item, Name, NodeId, Tenant, VaultTurn};
 
+use crate::recent::Recent;
 use crate::replay::chain::Visible;
 
 /// How many bytes of turns are remembered.
@@ -25,16 +25,8 @@ pub(super) struct Captured {
 
 type Key = (Tenant, NodeId);
 
-/// Captured turns that were read before, the oldest of which are let go.
-#[derive(Default)]
-pub(super) struct Memo(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    turns: HashMap<Key, Known>,
-    order: VecDeque<Key>,
-    bytes: usize,
-}
+/// Captured turns that were read before.
+pub(super) struct Memo(Mutex<Recent<Key, Known>>);
 
 /// A turn, and the era in which it stood.
 struct Known {
@@ -43,17 +35,27 @@ struct Known {
     captured: Arc<Captured>,
 }
 
+impl Default for Memo {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(MOST_BYTES)))
+    }
+}
+
 impl Memo {
+    fn recent(&self) -> MutexGuard<'_, Recent<Key, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn get(&self, tenant: &Tenant, node: &NodeId) -> Option<Arc<Captured>> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = remembered.turns.get(&(tenant.clone(), node.clone()));
+        let recent = self.recent();
+        let known = recent.get(&(tenant.clone(), node.clone()));
         known.map(|known| Arc::clone(&known.captured))
     }
 
     /// The turn, if it stood in that era.
     pub(super) fn standing(&self, tenant: &Tenant, node: &NodeId, era: Era) -> Option<VaultTurn> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = remembered.turns.get(&(tenant.clone(), node.clone()));
+        let recent = self.recent();
+        let known = recent.get(&(tenant.clone(), node.clone()));
         known.filter(|known| known.era == era).map(|known| known.turn.clone())
     }
 
@@ -64,9 +66,9 @@ impl Memo {
         turns: impl Iterator<Item = &'t VaultTurn>,
         era: Era,
     ) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent();
         for turn in turns {
-            if let Some(known) = remembered.turns.get_mut(&(tenant.clone(), turn.id.clone())) {
+            if let Some(known) = recent.get_mut(&(tenant.clone(), turn.id.clone())) {
                 known.era = era;
             }
         }
@@ -80,41 +82,22 @@ impl Memo {
         captured: &Arc<Captured>,
         era: Era,
     ) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tenant.clone(), turn.id.clone());
         let known = Known { turn: turn.clone(), era, captured: Arc::clone(captured) };
-        if remembered.turns.insert(key.clone(), known).is_some() {
-            return;
-        }
-        remembered.order.push_back(key);
-        remembered.bytes += captured.size;
-        while remembered.bytes > MOST_BYTES
-            && let Some(oldest) = remembered.order.pop_front()
-        {
-            let size = remembered.turns.remove(&oldest).map_or(0, |known| known.captured.size);
-            remembered.bytes = remembered.bytes.saturating_sub(size);
-        }
+        self.recent().put((tenant.clone(), turn.id.clone()), known, captured.size);
     }
 
     /// Lets a turn go that is no more.
     pub(super) fn drop(&self, tenant: &Tenant, node: &NodeId) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tenant.clone(), node.clone());
-        if let Some(Known { captured, .. }) = remembered.turns.remove(&key) {
-            remembered.order.retain(|known| *known != key);
-            remembered.bytes = remembered.bytes.saturating_sub(captured.size);
-        }
+        drop(self.recent().take(&(tenant.clone(), node.clone())));
     }
 
     /// The turns before that one, as far as they are remembered, the nearest first.
     pub(super) fn ancestors(&self, tenant: &Tenant, node: &NodeId) -> Vec<NodeId> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent();
         let mut key = (tenant.clone(), node.clone());
         let mut ancestors = Vec::new();
-        while let Some(parent) =
-            remembered.turns.get(&key).and_then(|known| known.turn.parent.clone())
-        {
-            if ancestors.len() > remembered.turns.len() {
+        while let Some(parent) = recent.get(&key).and_then(|known| known.turn.parent.clone()) {
+            if ancestors.len() > recent.len() {
                 break;
             }
             ancestors.push(parent.clone());

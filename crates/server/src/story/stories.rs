@@ -1,6 +1,5 @@
 //! Keeping stories and finding them again.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use throughline_core::{
@@ -8,13 +7,14 @@ use throughline_core::{
     Store, StoreError, Tenant, Tree, VaultKey, VaultTurn, Why, kind,
 };
 
+use crate::recent::Recent;
 use crate::replay::{Parent, TURN};
 use crate::story::left::Left;
 use crate::story::texts::{Base, Written};
 use crate::story::{STORY, Story, Tail, Texts};
 
 /// How many bytes of texts are remembered.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 32 << 20;
 /// How many records are read at once.
 const PAGE: u64 = 256;
 
@@ -72,7 +72,7 @@ impl Story {
 
 impl Stories {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tails: Tails::default(), left: Left::default() }
+        Self { store, tails: Tails::new(), left: Left::default() }
     }
 
     /// The calls whose callers went away.
@@ -244,50 +244,26 @@ type Key = (Tenant, NodeId);
 /// Texts, and an era in which they stood.
 type Stood = (Arc<Tail>, Era);
 
-/// The texts of the last calls, the oldest of which are let go.
-#[derive(Default)]
-struct Tails(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    tails: HashMap<Key, Stood>,
-    order: VecDeque<Key>,
-    bytes: usize,
-}
+/// The texts of the last calls.
+struct Tails(Mutex<Recent<Key, Stood>>);
 
 impl Tails {
+    fn new() -> Self {
+        Self(Mutex::new(Recent::new(MOST_BYTES)))
+    }
+
     fn get(&self, tenant: &Tenant, node: &NodeId) -> Option<Stood> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.tails.get(&(tenant.clone(), node.clone())).cloned()
+        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.get(&(tenant.clone(), node.clone())).cloned()
     }
 
     /// Remembers a call in place of the one before it: conversations seldom branch.
     fn put(&self, tenant: &Tenant, node: &NodeId, parent: Option<&NodeId>, stood: Stood) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parent) = parent {
-            remembered.let_go(&(tenant.clone(), parent.clone()));
+            recent.take(&(tenant.clone(), parent.clone()));
         }
-        let key = (tenant.clone(), node.clone());
-        remembered.bytes += stood.0.texts.size();
-        remembered.tails.insert(key.clone(), stood);
-        remembered.order.push_back(key);
-        while remembered.bytes > MOST_BYTES
-            && let Some(oldest) = remembered.order.pop_front()
-        {
-            remembered.let_go(&oldest);
-        }
-        // What was let go before its turn is not kept in order for ever.
-        if remembered.order.len() > 2 * remembered.tails.len() + 16 {
-            let Remembered { tails, order, .. } = &mut *remembered;
-            order.retain(|key| tails.contains_key(key));
-        }
-    }
-}
-
-impl Remembered {
-    fn let_go(&mut self, key: &Key) {
-        if let Some((tail, _)) = self.tails.remove(key) {
-            self.bytes = self.bytes.saturating_sub(tail.texts.size());
-        }
+        let size = stood.0.texts.size();
+        recent.put((tenant.clone(), node.clone()), stood, size);
     }
 }

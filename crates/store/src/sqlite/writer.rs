@@ -329,29 +329,23 @@ impl Writer<'_> {
     /// Commits the group in one transaction. If the database fails, nothing of it was written, and each batch is
     /// tried alone: so one that cannot be written does not take the others with it.
     fn commit(&mut self, mut group: Group<'_>) {
-        let mut results = self.transaction(&mut group);
+        let results = self.transaction(&mut group);
         let Group { batches, queue, .. } = group;
         // A file that is locked or damaged is so for all of them.
         let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
-        if is_one_batchs && batches.len() > 1 {
-            let alone = batches.iter().map(|Waiting { batch, .. }| {
-                if queue.refuses(batch) {
-                    return Err(StoreError::Full);
-                }
-                let alone = self.transaction(&mut &*batch);
-                let result =
-                    alone.and_then(|mut done| done.pop().unwrap_or(Err(StoreError::Closed)));
-                queue.learn(batch, &result);
-                result
-            });
-            results = Ok(alone.collect());
-        }
         let results = match results {
-            Ok(results) => results,
-            Err(error) => batches.iter().map(|_| Err(error.clone())).collect(),
+            Err(_) if is_one_batchs && batches.len() > 1 => {
+                batches.iter().map(|Waiting { batch, .. }| self.alone(batch, queue)).collect()
+            }
+            results => {
+                let results = results.unwrap_or_else(|error| vec![Err(error); batches.len()]);
+                for (Waiting { batch, .. }, result) in batches.iter().zip(&results) {
+                    queue.learn(batch, result);
+                }
+                results
+            }
         };
         for (Waiting { batch, reply, room }, result) in batches.into_iter().zip(results) {
-            queue.learn(&batch, &result);
             let has_written = matches!(&result, Ok(receipt) if !receipt.repeated);
             // Whoever asked may have gone meanwhile.
             drop(reply.send(result));
@@ -361,6 +355,17 @@ impl Writer<'_> {
                 self.waiters.wake(&batch.tenant, logs);
             }
         }
+    }
+
+    /// Commits a batch in a transaction of its own, unless one that is no larger did not fit a moment ago.
+    fn alone(&mut self, batch: &SealedBatch, queue: &mut Queue) -> Result<Receipt, StoreError> {
+        if queue.refuses(batch) {
+            return Err(StoreError::Full);
+        }
+        let done = self.transaction(&mut &*batch);
+        let result = done.and_then(|mut done| done.pop().unwrap_or(Err(StoreError::Closed)));
+        queue.learn(batch, &result);
+        result
     }
 
     /// Writes one batch after another, as long as there is a next one.
