@@ -156,10 +156,21 @@ impl Body {
     pub fn detached(&self) -> Self {
         match self {
             Body::Media(media) => Body::Media(media.detached()),
-            Body::Call(call) => Body::Call(ToolCall { args: call.args.detached(), ..call.clone() }),
-            Body::Result(result) => {
-                let parts = result.parts.iter().map(Part::detached).collect();
-                Body::Result(ToolResult { parts, ..result.clone() })
+            Body::Call(ToolCall { id, wire_id, name, args, custom }) => Body::Call(ToolCall {
+                id: id.clone(),
+                wire_id: wire_id.clone(),
+                name: Arc::clone(name),
+                args: args.detached(),
+                custom: *custom,
+            }),
+            Body::Result(ToolResult { call, wire_id, name, outcome, parts }) => {
+                Body::Result(ToolResult {
+                    call: call.clone(),
+                    wire_id: wire_id.clone(),
+                    name: name.clone(),
+                    outcome: *outcome,
+                    parts: parts.iter().map(Part::detached).collect(),
+                })
             }
             Body::Thought(thought) => {
                 let payload = thought.payload.as_ref().map(Json::detached);

@@ -25,8 +25,6 @@ pub struct Chain {
     group: Option<Group>,
     /// The last Items in a row that the model said.
     run: Option<Range<usize>>,
-    /// Whether somebody else spoke last.
-    is_settled: bool,
     /// Whether somebody spoke after the system prompt.
     has_begun: bool,
     /// The model's last calls, in order.
@@ -100,28 +98,29 @@ impl Chain {
             None => word(&mut hasher, b'-', b""),
         }
         let (group, run, calls, turns) = (None, None, Vec::new(), Vec::new());
-        let (is_settled, has_begun) = (true, false);
-        let mut chain = Self { hasher, group, run, is_settled, has_begun, calls, turns };
+        let mut chain = Self { hasher, group, run, has_begun: false, calls, turns };
         for item in &call.system {
             chain.say(Speaker::System, 0, item);
         }
-        chain.go_on(&call.items, 0);
+        chain.extend(&call.items, 0);
         chain
     }
 
-    /// Becomes the chain of these Items, of which this is that of the first `seen` ones. It is settled.
-    pub(super) fn go_on(&mut self, items: &[Item], seen: usize) {
+    /// Becomes the chain of these Items, of which it is that of the first `seen` ones. Those must [settle](is_settled) it: a
+    /// model that goes on later goes on with its last turn.
+    pub(super) fn extend(&mut self, items: &[Item], seen: usize) {
         for (at, item) in items.iter().enumerate().skip(seen) {
             self.push(at, item);
         }
-        // A model that goes on later goes on with its last turn, and not with this run.
-        self.is_settled = self.run.is_none();
         self.end_run();
     }
 
-    /// Whether the model did not speak last, so that more can follow as if it had all been said at once.
-    pub(super) fn is_settled(&self) -> bool {
-        self.is_settled
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        let turns = self.turns.len() * size_of::<ChainTurn>();
+        let calls = self.calls.iter().map(|id| id.0.len() + size_of::<CallId>()).sum::<usize>();
+        let group = self.group.as_ref().map_or(0, Group::size);
+        size_of::<Self>() + size_of::<blake3::Hasher>() + turns + calls + group
     }
 
     /// The model's turns, oldest first. The last one may still go on.
@@ -148,9 +147,8 @@ impl Chain {
     /// The same, with what can be seen of the turn that the answer makes or goes on with.
     pub(super) fn turn_after(&self, reply: &[Item]) -> Option<(Digest, Visible)> {
         let (hasher, group, calls) = (self.hasher.clone(), self.group.clone(), self.calls.clone());
-        let Self { is_settled, has_begun, .. } = *self;
-        let (run, turns) = (self.run.clone(), Vec::new());
-        let mut chain = Self { hasher, group, run, is_settled, has_begun, calls, turns };
+        let (run, has_begun, turns) = (self.run.clone(), self.has_begun, Vec::new());
+        let mut chain = Self { hasher, group, run, has_begun, calls, turns };
         for item in reply.iter().filter(|item| speaks(item) == Speaker::Model) {
             chain.say(Speaker::Model, 0, item);
         }
@@ -220,6 +218,11 @@ impl std::fmt::Debug for Chain {
     }
 }
 
+/// Whether the model did not speak last, so that more can follow as if it had all been said at once.
+pub(super) fn is_settled(items: &[Item]) -> bool {
+    items.last().is_none_or(|item| speaks(item) != Speaker::Model)
+}
+
 /// Who says something, as far as all dialects can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaker {
@@ -272,6 +275,15 @@ impl Group {
     fn new(speaker: Speaker, start: usize) -> Self {
         let (text, parts, calls, results) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { speaker, start, text, parts, calls, results, seen: None }
+    }
+
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        let parts = self.parts.iter().map(|(_, part)| part.len());
+        let acts = self.calls.iter().chain(&self.results).map(|(id, act)| id.0.len() + act.len());
+        let count = self.parts.len() + self.calls.len() + self.results.len();
+        let each = size_of::<(CallId, Vec<u8>)>();
+        self.text.len() + parts.chain(acts).sum::<usize>() + count * each
     }
 
     fn add(&mut self, item: &Item) {

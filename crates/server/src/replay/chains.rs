@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use throughline_core::{Body, Call, Item, Media, Name, Part, Role, Tenant};
 
 use crate::recent::Recent;
-use crate::replay::chain::Chain;
+use crate::replay::chain::{self, Chain};
 
 /// How many bytes of conversations are remembered.
-const MOST_BYTES: usize = 32 << 20;
+const MOST_BYTES: usize = 16 << 20;
 /// How many bytes at either end of a text its fingerprint has.
 const ENDS: usize = 32;
 
@@ -26,8 +26,8 @@ struct Known {
     system: Vec<Shown>,
     items: Vec<Shown>,
     chain: Chain,
-    /// About how many bytes it holds.
-    size: usize,
+    /// About how many bytes what it shows takes.
+    shown: usize,
 }
 
 /// What a chain sees of an Item.
@@ -47,27 +47,45 @@ impl Chains {
     /// The visible conversation of a Call: as [`Chain::of`] would tell it, and sooner.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
         let marks = fingerprints(call, tenant, end_user);
+        let Some(last) = marks.last() else { return Chain::of(call, tenant, end_user) };
         // Conversations seldom branch, so whoever goes on from a request takes it.
-        let (before, others) = match self.take(&marks) {
-            Some((_, known)) if known.begins(call, tenant, end_user) => (Some(known), None),
-            others => (None, others),
-        };
-        if let Some((mark, known)) = others {
-            self.put(mark, known);
-        }
-        let Some(mark) = marks.last() else { return Chain::of(call, tenant, end_user) };
-        let known = match before {
-            Some(known) => known.going_on(call),
-            None => Known::of(call, tenant, end_user),
-        };
-        match known {
-            Ok(known) => {
-                let chain = known.chain.clone();
-                self.put(*mark, known);
-                chain
+        let before = match self.take(&marks) {
+            Some((mark, known)) if known.begins(call, tenant, end_user) => Some((mark, known)),
+            Some((mark, another)) => {
+                self.put(mark, another);
+                None
             }
-            Err(chain) => *chain,
-        }
+            None => None,
+        };
+        // Nothing goes on from where the model speaks, nor where more can be seen than is compared here.
+        let seen = before.as_ref().map_or(0, |(_, known)| known.items.len());
+        let new = call.items.get(seen..).unwrap_or_default();
+        let shown = if chain::is_settled(&call.items) { Shown::all(new) } else { None };
+        let known = match (before, shown) {
+            (Some((_, mut known)), Some(shown)) => {
+                known.chain.extend(&call.items, seen);
+                known.add(shown);
+                known
+            }
+            (Some((mark, known)), None) => {
+                let mut chain = known.chain.clone();
+                chain.extend(&call.items, seen);
+                self.put(mark, known);
+                return chain;
+            }
+            (None, shown) => {
+                let chain = Chain::of(call, tenant, end_user);
+                let Some((items, system)) = shown.zip(Shown::all(&call.system)) else {
+                    return chain;
+                };
+                let mut known = Known::new(tenant, end_user, system, chain);
+                known.add(items);
+                known
+            }
+        };
+        let chain = known.chain.clone();
+        self.put(*last, known);
+        chain
     }
 
     /// Takes out the longest beginning that was seen before.
@@ -77,38 +95,27 @@ impl Chains {
     }
 
     fn put(&self, mark: u64, known: Known) {
-        let size = known.size;
+        let size = known.size();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(mark, known, size);
     }
 }
 
 impl Known {
-    /// The Call as it is seen; only its chain where nothing goes on from that, or more can be seen of it than is compared here.
-    fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Result<Self, Box<Chain>> {
-        let chain = Chain::of(call, tenant, end_user);
-        let shown = |items: &[Item]| items.iter().map(Shown::of).collect::<Option<Vec<_>>>();
-        let (Some(system), Some(items), true) =
-            (shown(&call.system), shown(&call.items), chain.is_settled())
-        else {
-            return Err(Box::new(chain));
-        };
-        let size = size_of(call.system.iter().chain(&call.items));
+    fn new(tenant: &Tenant, end_user: Option<&str>, system: Vec<Shown>, chain: Chain) -> Self {
         let (tenant, end_user) = (tenant.clone(), end_user.map(Name::from));
-        Ok(Self { tenant, end_user, system, items, chain, size })
+        let shown = system.iter().map(Shown::size).sum();
+        Self { tenant, end_user, system, items: Vec::new(), chain, shown }
     }
 
-    /// The same of a Call that begins with all of this.
-    fn going_on(mut self, call: &Call) -> Result<Self, Box<Chain>> {
-        let seen = self.items.len();
-        let new = call.items.get(seen..).unwrap_or_default();
-        let shown: Option<Vec<Shown>> = new.iter().map(Shown::of).collect();
-        self.chain.go_on(&call.items, seen);
-        let Some(shown) = shown.filter(|_| self.chain.is_settled()) else {
-            return Err(Box::new(self.chain));
-        };
-        self.items.extend(shown);
-        self.size += size_of(new.iter());
-        Ok(self)
+    fn add(&mut self, items: Vec<Shown>) {
+        self.shown += items.iter().map(Shown::size).sum::<usize>();
+        self.items.extend(items);
+    }
+
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        let whose = self.tenant.0.len() + self.end_user.as_ref().map_or(0, |user| user.len());
+        size_of::<Self>() + whose + self.shown + self.chain.size()
     }
 
     /// Whether a Call begins with all of this.
@@ -123,36 +130,12 @@ impl Known {
     }
 }
 
-/// About how many bytes it takes to remember these.
-fn size_of<'i>(items: impl Iterator<Item = &'i Item>) -> usize {
-    items.map(|item| size_of_body(&item.body) + std::mem::size_of::<Shown>()).sum()
-}
-
-fn size_of_body(body: &Body) -> usize {
-    match body {
-        Body::Text(text) | Body::Summary { text, .. } => text.len(),
-        Body::Media(media) => size_of_media(media),
-        Body::Call(call) => call.args.bytes().len(),
-        Body::Result(result) => {
-            let parts = result.parts.iter().map(|part| match part {
-                Part::Text(text) => text.len(),
-                Part::Value(json) | Part::Unknown(_, json) => json.bytes().len(),
-                Part::Media(media) => size_of_media(media),
-            });
-            parts.sum()
-        }
-        Body::Thought(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => 0,
-    }
-}
-
-fn size_of_media(media: &Media) -> usize {
-    match media {
-        Media::Inline { base64, .. } => base64.len(),
-        Media::Remote { uri, .. } => uri.len(),
-    }
-}
-
 impl Shown {
+    /// What a chain sees of these Items; nothing where that is more than is compared here.
+    fn all(items: &[Item]) -> Option<Vec<Self>> {
+        items.iter().map(Self::of).collect()
+    }
+
     fn of(item: &Item) -> Option<Self> {
         let body = match &item.body {
             Body::Thought(_) | Body::Hosted(_) => None,
@@ -167,6 +150,11 @@ impl Shown {
         Some(Self { role: item.role, body })
     }
 
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.body.as_ref().map_or(0, size_of_body)
+    }
+
     /// Whether that Item shows the same.
     fn is(&self, item: &Item) -> bool {
         let says_the_same = match (&self.body, &item.body) {
@@ -174,6 +162,39 @@ impl Shown {
             (Some(known), body) => known == body,
         };
         self.role == item.role && says_the_same
+    }
+}
+
+/// About how many bytes a body holds elsewhere.
+fn size_of_body(body: &Body) -> usize {
+    let name = |name: &Option<Name>| name.as_ref().map_or(0, |name| name.len());
+    match body {
+        Body::Text(text) | Body::Summary { text, .. } => text.len(),
+        Body::Media(media) => size_of_media(media),
+        Body::Call(call) => {
+            call.id.0.len() + name(&call.wire_id) + call.name.len() + call.args.bytes().len()
+        }
+        Body::Result(result) => {
+            let parts = result.parts.iter().map(|part| size_of::<Part>() + size_of_part(part));
+            let names = result.call.0.len() + name(&result.wire_id) + name(&result.name);
+            names + parts.sum::<usize>()
+        }
+        Body::Thought(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => 0,
+    }
+}
+
+fn size_of_part(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.len(),
+        Part::Value(json) | Part::Unknown(_, json) => json.bytes().len(),
+        Part::Media(media) => size_of_media(media),
+    }
+}
+
+fn size_of_media(media: &Media) -> usize {
+    match media {
+        Media::Inline { mime, base64 } => mime.len() + base64.len(),
+        Media::Remote { mime, uri, .. } => uri.len() + mime.as_ref().map_or(0, |mime| mime.len()),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use throughline_codec::{Asked, Catalog, codec};
-use throughline_core::{Call, Request, Tenant, Wire};
+use throughline_core::{Call, Part, Request, Tenant, Wire};
 
 use super::{Chains, fingerprints};
 use crate::replay::chain::Chain;
@@ -103,7 +103,13 @@ fn what_was_seen_is_not_digested_again() {
         let recent = chains.0.lock().unwrap();
         // One for the whole conversation, and it is the last.
         assert_eq!(recent.len(), 1);
-        assert_eq!(recent.get(&mark).unwrap().items.len(), length);
+        let known = recent.get(&mark).unwrap();
+        assert_eq!(known.items.len(), length);
+        // It takes what it would take if it had come at once.
+        let at_once = Chains::default();
+        at_once.of(&call, &tenant, None);
+        let at_once = at_once.0.lock().unwrap();
+        assert_eq!(known.size(), at_once.get(&mark).unwrap().size());
     }
 }
 
@@ -133,4 +139,71 @@ fn what_is_remembered_does_not_hold_the_requests() {
         .into();
     assert_eq!(chains.0.lock().unwrap().len(), 1);
     assert!(bodies.iter().all(Bytes::is_unique));
+}
+
+/// The numbers of Items that requests are remembered with.
+fn remembered(chains: &Chains, calls: &[&Call]) -> Vec<Option<usize>> {
+    let recent = chains.0.lock().unwrap();
+    let items = calls.iter().map(|call| {
+        let mark = *fingerprints(call, &Tenant::from("acme"), None).last().unwrap();
+        recent.get(&mark).map(|known| known.items.len())
+    });
+    items.collect()
+}
+
+#[test]
+fn what_nothing_goes_on_from_does_not_take_what_it_goes_on_from() {
+    let (tenant, chains) = (Tenant::from("acme"), Chains::default());
+    let asked = json!({"role": "user", "content": "Question"});
+    let first = call_of(std::slice::from_ref(&asked), "");
+    chains.of(&first, &tenant, None);
+    // The model spoke last; and something that nobody here knows.
+    let begun = json!({"role": "assistant", "content": "So"});
+    let odd = json!({"role": "user", "content": [{"type": "odd", "of": "something"}]});
+    for next in [begun, odd] {
+        let call = call_of(&[asked.clone(), next], "");
+        assert_same(&chains.of(&call, &tenant, None), &Chain::of(&call, &tenant, None), &first);
+        assert_eq!(remembered(&chains, &[&first]), [Some(1)]);
+        assert_eq!(chains.0.lock().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn one_that_only_looks_like_another_leaves_it_there() {
+    let (tenant, chains) = (Tenant::from("acme"), Chains::default());
+    let text = |word: &str| format!("{} {word} {}", "a".repeat(40), "b".repeat(40));
+    let said = |word: &str| json!({"role": "user", "content": text(word)});
+    let first = call_of(&[said("one")], "");
+    let other = call_of(&[said("two"), said("Go on.")], "");
+    chains.of(&first, &tenant, None);
+    chains.of(&other, &tenant, None);
+    assert_eq!(remembered(&chains, &[&first, &other]), [Some(1), Some(2)]);
+}
+
+#[test]
+fn whatever_a_caller_makes_long_is_counted() {
+    let tenant = Tenant::from("acme");
+    let long = "x".repeat(1 << 20);
+    let named = [
+        json!({"role": "user", "content": "Question"}),
+        json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": long, "name": "look", "input": {}}]}),
+        json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": long, "content": []}]}),
+    ];
+    let many: Vec<Value> = (0..20_000).map(|_| json!({"type": "text"})).collect();
+    let many = [json!({"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": many}]})];
+    let short = [json!({"role": "user", "content": "Question"})];
+    let cases = [
+        (call_of(&named, ""), None, long.len()),
+        (call_of(&many, ""), None, 20_000 * size_of::<Part>()),
+        (call_of(&short, ""), Some(&*long), long.len()),
+    ];
+    for (call, end_user, held) in cases {
+        let chains = Chains::default();
+        chains.of(&call, &tenant, end_user);
+        let mark = *fingerprints(&call, &tenant, end_user).last().unwrap();
+        assert!(chains.0.lock().unwrap().get(&mark).unwrap().size() > held);
+    }
 }

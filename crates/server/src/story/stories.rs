@@ -14,7 +14,7 @@ use crate::story::texts::{Base, Written};
 use crate::story::{STORY, Story, Tail, Texts};
 
 /// How many bytes of texts are remembered.
-const MOST_BYTES: usize = 32 << 20;
+const MOST_BYTES: usize = 16 << 20;
 /// How many records are read at once.
 const PAGE: u64 = 256;
 

@@ -132,3 +132,26 @@ fn what_fits_shows_that_there_is_room() {
     queue.learn(&waiting.batch, &Ok(Receipt { written: Vec::new(), repeated: false }));
     assert!(queue.admit(waiting).is_some());
 }
+
+#[test]
+fn of_a_group_that_does_not_fit_each_is_tried_alone() {
+    let db = database();
+    let mut writer = relaxed(&db);
+    commit(&mut writer, "one");
+    let pages: i64 = db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    let most = format!("PRAGMA max_page_count = {}", pages + 8);
+    db.query_row(&most, [], |_| Ok(())).unwrap();
+    let (jobs, queue) = mpsc::channel();
+    let mut queue = Queue::new(queue);
+    let (small, mut written) = batch("small");
+    let (mut large, mut none) = batch("large");
+    for record in large.batch.appends.iter_mut().flat_map(|append| &mut append.records) {
+        record.content = Bytes::from(vec![7; 1 << 20]);
+    }
+    let bytes = weight(&large.batch);
+    jobs.send(Job::Commit(large)).ok().unwrap();
+    writer.commit(Group::of(small, &mut queue));
+    written.try_recv().unwrap().unwrap();
+    assert!(matches!(none.try_recv().unwrap(), Err(StoreError::Full)));
+    assert_eq!(queue.no_room.map(|no_room| no_room.bytes), Some(bytes));
+}
