@@ -15,13 +15,17 @@ use crate::process::Server;
 pub(crate) enum Capture {
     Durable,
     Relaxed,
+    /// None is: requests are read and passed on, and nothing is looked for, audited or kept.
+    Off,
 }
 
 impl Capture {
-    pub(crate) fn name(self) -> &'static str {
+    /// As the configuration says it.
+    fn settings(self) -> &'static str {
         match self {
-            Capture::Durable => "durable",
-            Capture::Relaxed => "relaxed",
+            Capture::Durable => "replay = \"repair\"\ncapture = \"durable\"",
+            Capture::Relaxed => "replay = \"repair\"\ncapture = \"relaxed\"",
+            Capture::Off => "replay = \"off\"",
         }
     }
 }
@@ -64,9 +68,9 @@ pub(crate) async fn start(
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
     let config = folder.path().join("throughline.toml");
     let text = format!(
-        "[gateway]\nreplay = \"repair\"\ncapture = \"{}\"\n\n[providers.mock]\nkind = \"anthropic\"\n\
+        "[gateway]\n{}\n\n[providers.mock]\nkind = \"anthropic\"\n\
          base_url = \"http://{upstream}\"\napi_key = \"none\"\nmodels = [\"claude-*\"]\n",
-        capture.name()
+        capture.settings()
     );
     std::fs::write(&config, text)?;
     let mut command = match disk {

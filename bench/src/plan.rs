@@ -81,6 +81,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let durable = gateway::start(at, Capture::Durable, Disk::Whole).await?;
     let crossing = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
     let lossy = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+    let off = gateway::start(at, Capture::Off, Disk::Whole).await?;
     let peers = if options.peers { peers::start(at).await } else { Vec::new() };
     let of = |name: &str, server| Subject {
         name: name.to_owned(),
@@ -106,6 +107,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             streams: false,
             ..of("  relaxed, chat → messages", Some(&crossing.server))
         },
+        Subject { streams: false, ..of("  replay off, nothing kept", Some(&off.server)) },
     ];
     let own = subjects.len();
     for peer in &peers {

@@ -56,13 +56,12 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     let mut ending = JoinSet::new();
     for (line, mut body) in open {
         ending.spawn(async move {
-            let mut last = Bytes::new();
+            let mut end = End::default();
             while let Some(frame) = body.frame().await {
-                last = frame?.into_data().unwrap_or(last);
+                end.read(frame?.data_ref().map_or(&[], Bytes::as_ref));
             }
             drop(line);
-            let is_whole = memchr::memmem::find(&last, b"message_stop").is_some();
-            anyhow::ensure!(is_whole, "a stream was cut");
+            anyhow::ensure!(end.is_whole(), "a stream was cut: {end}");
             Ok(())
         });
     }
@@ -70,4 +69,27 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
         ended??;
     }
     Ok(Streams { each, begun, ended: release.elapsed() })
+}
+
+/// The end of a stream, as far as it was read: the last event may come in pieces.
+#[derive(Default)]
+struct End(Vec<u8>);
+
+impl End {
+    const WHOLE: &[u8] = b"{\"type\":\"message_stop\"}\n\n";
+
+    fn read(&mut self, piece: &[u8]) {
+        self.0.extend_from_slice(piece);
+        self.0.drain(..self.0.len().saturating_sub(Self::WHOLE.len()));
+    }
+
+    fn is_whole(&self) -> bool {
+        self.0 == Self::WHOLE
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "its end is {:?}", String::from_utf8_lossy(&self.0))
+    }
 }
