@@ -120,7 +120,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         && let Some(found) = letta::find(&method, &path)
     {
         let caller = admitted(&gateway, &method, &parts.headers, &parts.uri).await;
-        return agents_answer(&gateway, &agents, caller, found, body).await;
+        return Box::pin(agents_answer(&gateway, &agents, caller, found, body)).await;
     }
     if parts.version == Version::HTTP_2 {
         // Who shares a connection leaves without closing it, and is a newcomer each time.
@@ -162,13 +162,16 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         request.body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
         let json = read(&request.body, gateway.depth_limit)?;
         let exchange = Exchange::of(&gateway, caller, wire.clone(), Arc::clone(&ticket), json);
+        // Calls are what most ask for, and thousands at once: what all else needs is held only where it is asked for.
         match door {
             Door::Call(_) => exchange.call(request).await,
-            Door::Count(_) => exchange.count(request).await,
-            Door::Story(call) => exchange.story(call).await,
-            Door::Response(id, wanted) => exchange.response(&id, wanted, &method, request).await,
+            Door::Count(_) => Box::pin(exchange.count(request)).await,
+            Door::Story(call) => Box::pin(exchange.story(call)).await,
+            Door::Response(id, wanted) => {
+                Box::pin(exchange.response(&id, wanted, &method, request)).await
+            }
             Door::Models(_) | Door::Other(_) | Door::Nowhere(_) => {
-                exchange.other(&method, request).await
+                Box::pin(exchange.other(&method, request)).await
             }
         }
     };

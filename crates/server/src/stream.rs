@@ -48,7 +48,8 @@ pub(crate) struct Relay {
 /// The bytes that the caller gets. When it goes away, so does the request at the provider.
 pub(crate) fn relay(relay: Relay) -> Pin<Box<dyn Stream<Item = Piece> + Send>> {
     let (pieces, queue) = mpsc::unbounded_channel();
-    tokio::spawn(run(relay, pieces));
+    let (status, chunks, passage) = Passage::of(relay, pieces);
+    tokio::spawn(run(status, chunks, passage));
     Box::pin(stream::unfold(queue, async |mut queue: mpsc::UnboundedReceiver<Waiting>| {
         // The room that it took is free again when it is on its way.
         queue.recv().await.map(|waiting| (waiting.piece, queue))
@@ -61,28 +62,9 @@ struct Waiting {
     _room: OwnedSemaphorePermit,
 }
 
-async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
-    let Relay { answer, from, to, said, framing, dresser, keeper, slow_reader } = relay;
-    let room = Arc::new(Semaphore::new(AHEAD as usize));
-    let theirs = answer.header("content-type").and_then(Framing::of_content_type);
-    let theirs = theirs.unwrap_or_else(|| from.framing());
-    let inflater = Inflater::of(answer.header("content-encoding"));
-    let status = answer.status;
-    let mut passage = Passage {
-        has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
-        decoder: StreamDecoder::framed(from, &said, theirs),
-        inflater,
-        to,
-        writer: dresser
-            .map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) }),
-        ticket: Arc::clone(&keeper.ticket),
-        keeper,
-        out: Out { pieces, room, slow_reader },
-        is_kept: false,
-        is_unreadable: false,
-        heard: 0,
-    };
-    let (mut chunks, mut is_first) = (answer.body.peekable(), true);
+/// Passes on what comes, until it ends or nobody hears it.
+async fn run(status: u16, chunks: Chunks, mut passage: Box<Passage>) {
+    let (mut chunks, mut is_first) = (chunks.peekable(), true);
     let ended = loop {
         let chunk = tokio::select! {
             chunk = chunks.next() => chunk,
@@ -105,7 +87,7 @@ async fn run(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) {
     let leaving = (ended == LEFT && !passage.is_kept).then(|| keeping.stories().left().leaving());
     drop(chunks);
     if !passage.is_kept {
-        passage.keeper.fail(status, ended).await;
+        Box::pin(passage.keeper.fail(status, ended)).await;
     }
     drop(passage);
     if let Some(leaving) = leaving {
@@ -163,6 +145,30 @@ const ENDED: &str = "nothing was answered";
 const LEFT: &str = "the caller went away";
 
 impl Passage {
+    /// A way for an answer, with its status and what comes of it. As there may be thousands, each is held once and apart from
+    /// the task that goes along it.
+    fn of(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) -> (u16, Chunks, Box<Self>) {
+        let Relay { answer, from, to, said, framing, dresser, keeper, slow_reader } = relay;
+        let theirs = answer.header("content-type").and_then(Framing::of_content_type);
+        let theirs = theirs.unwrap_or_else(|| from.framing());
+        let inflater = Inflater::of(answer.header("content-encoding"));
+        let passage = Box::new(Self {
+            has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
+            decoder: StreamDecoder::framed(from, &said, theirs),
+            inflater,
+            to,
+            writer: dresser
+                .map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) }),
+            ticket: Arc::clone(&keeper.ticket),
+            keeper,
+            out: Out { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
+            is_kept: false,
+            is_unreadable: false,
+            heard: 0,
+        });
+        (answer.status, answer.body, passage)
+    }
+
     /// Passes on what came. Only the frame that ends the answer waits until that is kept.
     async fn pass(&mut self, bytes: &Bytes) -> GoesOn {
         if self.is_unreadable {
@@ -253,7 +259,7 @@ impl Passage {
                 self.is_kept = true;
                 let keeps = self.keeper.keeps_response();
                 let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
-                self.keeper.keep(Reply::clone(reply), shown.flatten()).await;
+                Box::pin(self.keeper.keep(Reply::clone(reply), shown.flatten())).await;
             }
             if let Some(writer) = &mut self.writer {
                 writer.write(or_failure(event, broke), written);
