@@ -114,6 +114,14 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         let told = peer.is_told.then_some(at);
         subjects.push(Subject { streams: false, told, ..of(peer.name, Some(&peer.server)) });
     }
+    // Whoever has worked before has memory to use again: this one has not.
+    let begun = match options.only {
+        None => {
+            let begun = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+            Some(streams::run(&begun.server, at).await?)
+        }
+        Some(_) => None,
+    };
     let mut rows: Vec<Row> = Vec::new();
     let is_meant = |subject: &&Subject<'_>| {
         options.only.as_ref().is_none_or(|only| subject.name.contains(only.as_str()))
@@ -123,7 +131,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         let amount = if place < own { amount } else { OTHERS };
         rows.push(subject.measure(amount, at).await?);
     }
-    table::print(&rows, commit::bare()?);
+    table::print(&rows, begun, commit::bare()?);
     Ok(())
 }
 
