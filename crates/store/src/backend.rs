@@ -90,8 +90,12 @@ pub(crate) trait Backend: Send + Sync {
     /// The runs of all tenants that stand as running, are held by nobody, and were not written to for so long.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
 
-    /// The records of all tenants in the order in which they were written, after that one.
-    fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;
+    /// The number of the last record of all tenants. Of those before it none is still being written.
+    fn last_record(&self) -> Boxed<'_, i64>;
+
+    /// The records of all tenants in the order in which they were written, after that one and up to that one, which is no
+    /// later than [`last_record`](Self::last_record).
+    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;
 
     /// Where every segment of every chain ends.
     fn heads(&self) -> Boxed<'_, Vec<Head>>;

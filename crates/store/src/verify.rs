@@ -83,6 +83,8 @@ struct Counts {
 
 /// A record whose content is no more.
 struct Missing {
+    /// Its number among the records of all tenants.
+    id: i64,
     seq: u64,
     why: Erased,
     is_checkpoint: bool,
@@ -125,15 +127,36 @@ impl Journal {
         witness: Option<&Manifest>,
         progress: Progress<'_>,
     ) -> Result<(), Fault> {
-        const PAGE: u32 = 500;
         self.prove_manifests(ledger, witness).await?;
-        // Others may write meanwhile: what there is now must be found, and there may be more.
         ledger.expect(self.backend.heads().await?);
+        // Others may write meanwhile, and faster than this can read, so it does not read on until nothing new comes. It proves
+        // what there is now; and then what came meanwhile, which tells what was destroyed meanwhile.
         let total = self.backend.stats().await?.records.max(1);
-        let mut after = i64::MIN;
+        #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+        let progress = |records: u64| progress((records as f64 / total as f64).min(1.0));
+        let begun = self.backend.last_record().await?;
+        self.prove_records(ledger, i64::MIN, begun, &progress).await?;
+        let ended = self.backend.last_record().await?;
+        self.prove_records(ledger, begun, ended, &progress).await?;
+        // Of what came meanwhile, some may be destroyed by what comes now.
+        let quiet = self.backend.last_record().await? == ended;
+        ledger.prove_missing(if quiet { ended } else { begun })?;
+        self.prove_heads(ledger).await?;
+        self.prove_logs(ledger).await
+    }
+
+    /// The records after that one, up to that one.
+    async fn prove_records(
+        &self,
+        ledger: &mut Ledger,
+        mut after: i64,
+        up_to: i64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), Fault> {
+        const PAGE: u32 = 500;
         loop {
-            let rows = self.backend.chain(after, PAGE).await?;
-            let Some(last) = rows.last() else { break };
+            let rows = self.backend.chain(after, up_to, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
             after = last.id;
             for row in &rows {
                 self.know_log(ledger, row).await?;
@@ -141,12 +164,8 @@ impl Journal {
                 self.prove_content(ledger, row).await?;
                 ledger.proof.records += 1;
             }
-            #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
-            progress(ledger.proof.records as f64 / total as f64);
+            progress(ledger.proof.records);
         }
-        ledger.prove_missing()?;
-        self.prove_heads(ledger).await?;
-        self.prove_logs(ledger).await
     }
 
     /// What the row of the record's log says that the log is.
@@ -230,7 +249,7 @@ impl Journal {
             }
             let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
             let is_checkpoint = *row.kind == *kind::CHECKPOINT;
-            missing.push(Missing { seq: row.seq, why, is_checkpoint });
+            missing.push(Missing { id: chain.id, seq: row.seq, why, is_checkpoint });
             ledger.proof.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
                 summary.bytes = summary.bytes.saturating_sub(row.size);
@@ -491,11 +510,11 @@ impl Ledger {
         None
     }
 
-    /// Everything that is missing was said to be destroyed.
-    fn prove_missing(&self) -> Result<(), Fault> {
+    /// Everything that is missing up to that record was said to be destroyed.
+    fn prove_missing(&self, up_to: i64) -> Result<(), Fault> {
         for (log, seqs) in &self.missing {
             let said = self.said.get(log);
-            let is_said = |Missing { seq, why, is_checkpoint }: &Missing| {
+            let is_said = |Missing { seq, why, is_checkpoint, .. }: &Missing| {
                 let before = |places: &HashMap<Erased, u64>| {
                     places.get(why).is_some_and(|place| seq < place)
                 };
@@ -505,7 +524,8 @@ impl Ledger {
                         || said.seqs.contains(&(*seq, *why))
                 })
             };
-            if let Some(Missing { seq, .. }) = seqs.iter().find(|missing| !is_said(missing)) {
+            let mut due = seqs.iter().filter(|missing| missing.id <= up_to);
+            if let Some(Missing { seq, .. }) = due.find(|missing| !is_said(missing)) {
                 let (tenant, log) = log;
                 let place = format!("record {seq} of {log} (tenant {tenant})");
                 let problem = "has no content, and nothing says that it was destroyed so";

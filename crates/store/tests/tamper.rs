@@ -26,7 +26,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use throughline_core::{RedactionPolicy, StoreError, Tenant};
+use throughline_core::{
+    Append, Batch, LogOpening, NewRecord, RedactionPolicy, Store, StoreError, Tenant,
+};
 use throughline_store::{Journal, Manifest, Options, Proof, open, verify_export};
 use throughline_testkit::{Dice, Folder, cases, figure};
 
@@ -36,6 +38,23 @@ use crate::change::{Change, Outcome};
 async fn proof_of(file: &Path, witness: Option<&Manifest>) -> Result<Proof, StoreError> {
     let journal = opened(file).await?;
     let proof = journal.verify(witness, &|_| {}).await;
+    journal.close().await?;
+    proof
+}
+
+/// The same while somebody writes, so that the store never comes to rest.
+async fn proof_beside_a_writer(file: &Path) -> Result<Proof, StoreError> {
+    let journal = opened(file).await?;
+    let runtime = tokio::runtime::Handle::current();
+    let somebody_writes = |_| {
+        let append = Append::to("meanwhile").record(NewRecord::new("item", "b"));
+        // A store that was changed may refuse it.
+        let write = journal.commit(Batch::of(Tenant::from("others")).append(append));
+        drop(tokio::task::block_in_place(|| runtime.block_on(write)));
+    };
+    let append = Append::to("meanwhile").opening(LogOpening::thread());
+    drop(journal.commit(Batch::of(Tenant::from("others")).append(append)).await);
+    let proof = journal.verify(None, &somebody_writes).await;
     journal.close().await?;
     proof
 }
@@ -71,7 +90,11 @@ async fn every_single_change_to_the_journal_is_found() {
             assert_eq!(before, after, "{case}: {change}");
             harmless += 1;
         };
-        match proof_of(&copy, None).await {
+        let proof = match case % 2 {
+            0 => proof_of(&copy, None).await,
+            _ => proof_beside_a_writer(&copy).await,
+        };
+        match proof {
             Err(_) => {}
             Ok(proof) => {
                 let Some(broken) = proof.broken else { panic!("{case}: nobody noticed: {change}") };

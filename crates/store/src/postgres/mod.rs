@@ -19,7 +19,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -60,8 +60,6 @@ struct Shared {
     signer: OnceLock<Arc<Signer>>,
     tenants: Mutex<HashMap<Tenant, i64>>,
     waits: Waits,
-    /// All records up to this number are there: none of them is still being written.
-    settled: AtomicI64,
 }
 
 impl Postgres {
@@ -80,7 +78,6 @@ impl Postgres {
             signer: OnceLock::new(),
             tenants: Mutex::default(),
             waits: Waits::default(),
-            settled: AtomicI64::new(0),
         });
         let (queue, jobs) = mpsc::channel(options.queue.max(1));
         tokio::spawn(writer::run(shared.clone(), jobs));
@@ -245,8 +242,12 @@ impl Backend for Postgres {
         Box::pin(read::pending(&self.shared, tenant, log))
     }
 
-    fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
-        Box::pin(read::chain(&self.shared, after, limit))
+    fn last_record(&self) -> Boxed<'_, i64> {
+        Box::pin(read::settled(&self.shared, "records"))
+    }
+
+    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
+        Box::pin(read::chain(&self.shared, after, up_to, limit))
     }
 
     fn heads(&self) -> Boxed<'_, Vec<Head>> {

@@ -150,9 +150,10 @@ async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
 /// Every record of every chain, in small pages, while others may write.
 async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     let mut all: Vec<ChainRow> = Vec::new();
+    let up_to = node.last_record().await.expect("the last number is read");
     loop {
         let after = all.last().map_or(0, |row| row.id);
-        let page = node.chain(after, 100).await.expect("the chain is read");
+        let page = node.chain(after, up_to, 100).await.expect("the chain is read");
         if page.is_empty() {
             return all;
         }

@@ -1,6 +1,5 @@
 //! Reading: logs and their records, captured turns, what waits, the chains.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -267,11 +266,10 @@ pub(super) async fn unattended(
     rows.iter().map(unattended).collect()
 }
 
-/// Numbers are given out before records are visible, so with several nodes a lower number may appear after a higher one.
-/// So no reader goes beyond what is settled.
 pub(super) async fn chain(
     shared: &Shared,
     after: i64,
+    up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, StoreError> {
     let sql = format!(
@@ -279,15 +277,7 @@ pub(super) async fn chain(
          JOIN tenants t ON t.id = r.tenant JOIN logs l ON l.id = r.log \
          WHERE r.id > $1 AND r.id <= $2 ORDER BY r.id LIMIT $3"
     );
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let limit = i64::from(limit);
-    let up_to = shared.settled.load(Ordering::Acquire);
-    let mut rows = shared.server.query(&sql, &[&after, &up_to, &limit]).await?;
-    if rows.len() < most {
-        let up_to = settled(shared, "records").await?;
-        shared.settled.fetch_max(up_to, Ordering::AcqRel);
-        rows = shared.server.query(&sql, &[&after, &up_to, &limit]).await?;
-    }
+    let rows = shared.server.query(&sql, &[&after, &up_to, &i64::from(limit)]).await?;
     rows.iter()
         .map(|row| {
             let (tenant, log) = (Tenant(text(row, 17)?), LogId(text(row, 18)?));
@@ -296,9 +286,10 @@ pub(super) async fn chain(
         .collect()
 }
 
-/// The highest number in a table below which nothing is still being written: nobody writes while the lock of the store
-/// is held alone, which is for a moment.
-async fn settled(shared: &Shared, table: &str) -> Result<i64, StoreError> {
+/// The highest number in a table below which nothing is still being written. Numbers are given out before rows are visible,
+/// so with several nodes a lower one may appear after a higher one; but nobody writes while the lock of the store is held
+/// alone, which is for a moment.
+pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64, StoreError> {
     let sql = format!(
         "SELECT pg_advisory_xact_lock(1414025804, 0); SELECT coalesce(max(id), 0) FROM {table}"
     );

@@ -169,8 +169,12 @@ impl Backend for Sqlite {
         self.readers.read(move |db| read::pending(db, &tenant, log.as_ref()))
     }
 
-    fn chain(&self, after: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
-        self.readers.read(move |db| read::chain(db, after, limit))
+    fn last_record(&self) -> Boxed<'_, i64> {
+        self.readers.read(read::last_record)
+    }
+
+    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
+        self.readers.read(move |db| read::chain(db, after, up_to, limit))
     }
 
     fn heads(&self) -> Boxed<'_, Vec<Head>> {

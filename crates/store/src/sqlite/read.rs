@@ -437,19 +437,25 @@ pub(super) fn unattended(
     found.collect()
 }
 
+pub(super) fn last_record(db: &Connection) -> Result<i64, rusqlite::Error> {
+    let find = "SELECT coalesce(max(id), 0) FROM records";
+    db.prepare_cached(find)?.query_row([], |row| row.get(0))
+}
+
 pub(super) fn chain(
     db: &Connection,
     after: i64,
+    up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, rusqlite::Error> {
     let find = format!(
         "{ROW}, r.id, t.name, l.name
          FROM records r LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant LEFT JOIN salts s ON s.record = r.id
          AND s.tenant = r.tenant LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
-         WHERE r.id > ?1 ORDER BY r.id LIMIT ?2"
+         WHERE r.id > ?1 AND r.id <= ?2 ORDER BY r.id LIMIT ?3"
     );
     let mut find = db.prepare_cached(&find)?;
-    let found = find.query_map(params![after, limit], |sql| {
+    let found = find.query_map(params![after, up_to, limit], |sql| {
         Ok(ChainRow {
             id: sql.get(16)?,
             tenant: Tenant(sql.get(17)?),

@@ -239,6 +239,12 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_mins(1), future).await.expect("it comes soon")
 }
 
+/// Does it at once, where nothing can be waited for.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::block_in_place(|| runtime.block_on(future))
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     soon(async {

@@ -90,6 +90,7 @@ macro_rules! suite {
                 relaxed_writes_are_kept, a_short_queue_keeps_the_order, a_closed_store_says_so,
                 nodes_may_begin_at_once;
             proofs: an_intact_store_is_proven, a_store_is_proven_while_others_write,
+                a_proof_ends_though_others_go_on, what_is_destroyed_meanwhile_was_said_to_be,
                 manifests_are_signed_under_load_and_at_the_end, a_witness_is_another_stores_or_holds;
         }
     };

@@ -1,7 +1,6 @@
 //! Proving: nothing was changed, and nothing was cut off.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use throughline_core::{LogOpening, Store};
 use throughline_store::{Broken, Proof, Statement, parse_manifest};
@@ -35,28 +34,58 @@ pub(crate) async fn a_store_is_proven_while_others_write<H: Harness>() {
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
     thread(&nodes[0], "large", &[]).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = nodes
-        .iter()
-        .cloned()
-        .map(|journal| {
-            let stop = stop.clone();
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    add(&journal, "thread", &["a"]).await;
-                    add(&journal, "large", &[&"x".repeat(20_000)]).await;
-                }
-            })
+    let writers = nodes.clone().map(|journal| {
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                add(&journal, "thread", &["a"]).await;
+                add(&journal, "large", &[&"x".repeat(20_000)]).await;
+            }
         })
-        .collect();
-    for _ in 0..8 {
+    });
+    loop {
         proven(&nodes[0]).await;
+        if writers.iter().all(tokio::task::JoinHandle::is_finished) {
+            break;
+        }
     }
-    stop.store(true, Ordering::Relaxed);
     for writer in writers {
-        soon(writer).await.unwrap();
+        writer.await.unwrap();
     }
-    proven(&nodes[1]).await;
+    assert_eq!(proven(&nodes[1]).await.records, 400);
+}
+
+pub(crate) async fn a_proof_ends_though_others_go_on<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    thread(&journal, "thread", &["a"]).await;
+    let looks = AtomicU32::new(0);
+    let somebody_writes = |_| {
+        // Whoever reads on until nothing new comes would never end.
+        assert!(looks.fetch_add(1, Ordering::Relaxed) < 10, "the proof runs after the writer");
+        now(add(&journal, "thread", &["b"]));
+    };
+    let proof = journal.verify(None, &somebody_writes).await.unwrap();
+    // What there was, and what came while that was proven.
+    assert_eq!((proof.records, proof.broken), (2, None));
+    assert_eq!(proven(&journal).await.records, 3);
+}
+
+pub(crate) async fn what_is_destroyed_meanwhile_was_said_to_be<H: Harness>() {
+    let harness = fresh!(H);
+    let journal = harness.open().await;
+    // More than one look, so that something is destroyed between two.
+    thread(&journal, "many", &["a"; 600]).await;
+    thread(&journal, "thread", &["a", "b"]).await;
+    let looks = AtomicU32::new(0);
+    let somebody_forgets = |_| {
+        if looks.fetch_add(1, Ordering::Relaxed) == 0 {
+            now(journal.forget(&us(), &log("thread"), None)).unwrap();
+        }
+        now(add(&journal, "many", &["b"]));
+    };
+    let proof = journal.verify(None, &somebody_forgets).await.unwrap();
+    assert_eq!((proof.gone, proof.broken), (2, None));
+    assert!(looks.into_inner() > 1);
 }
 
 pub(crate) async fn manifests_are_signed_under_load_and_at_the_end<H: Harness>() {
