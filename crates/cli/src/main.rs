@@ -100,7 +100,7 @@ fn obey(options: &Options) -> Result<ExitCode, Failure> {
         Command::Prune(prune) => prune::run(prune).map_err(Failure::into_usage),
         Command::Backup(backup) => backup::run(backup).map(done),
         Command::Stats(stats) => stats::run(stats).map(done),
-        Command::Rotate(rotate) => rotate::run(rotate).map(done),
+        Command::Rotate(rotate) => rotate::run(rotate).map_err(Failure::into_usage),
         Command::Config(Config::Check(check)) => config::check(check).map_err(Failure::into_usage),
         Command::Config(Config::Show(show)) => config::show(show).map(done),
         Command::Keys(keys) => keys::run(keys).map(done),

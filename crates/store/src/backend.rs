@@ -93,8 +93,8 @@ pub(crate) trait Backend: Send + Sync {
     /// The number of the last record of all tenants. Of those before it none is still being written.
     fn last_record(&self) -> Boxed<'_, i64>;
 
-    /// The records of all tenants in the order in which they were written, after that one and up to that one, which is no
-    /// later than [`last_record`](Self::last_record).
+    /// The records of all tenants in the order in which they were written, after `after` and up to `up_to`, which is no later
+    /// than [`last_record`](Self::last_record).
     fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;
 
     /// Where every segment of every chain ends.
@@ -109,8 +109,15 @@ pub(crate) trait Backend: Send + Sync {
     /// How much there is.
     fn stats(&self) -> Boxed<'_, Stats>;
 
-    /// Salts that are wrapped under another epoch of the master key than `epoch`.
-    fn salts_not_of(&self, epoch: u32, limit: u32) -> Boxed<'_, Vec<SaltRow>>;
+    /// Salts that are wrapped under another epoch of the master key than `epoch`, of the records after `after` and up to
+    /// `up_to`, in their order.
+    fn salts_not_of(
+        &self,
+        epoch: u32,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'_, Vec<SaltRow>>;
 
     /// Wraps salts anew. A salt that is gone meanwhile stays gone.
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()>;
@@ -333,6 +340,15 @@ pub(crate) struct Span {
     pub(crate) after: u64,
     pub(crate) up_to: u64,
     pub(crate) limit: u32,
+}
+
+impl Span {
+    /// What follows these rows of it. After fewer than it asks for nothing does: who looked until nothing comes would run after
+    /// whoever writes.
+    pub(crate) fn following(self, rows: &[Row]) -> Option<Self> {
+        let is_full = usize::try_from(self.limit).is_ok_and(|limit| rows.len() >= limit);
+        rows.last().filter(|_| is_full).map(|last| Self { after: last.seq, ..self })
+    }
 }
 
 /// Which logs.

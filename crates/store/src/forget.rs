@@ -175,16 +175,14 @@ impl Journal {
         let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
         for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
             let mut abouts = vec![self.keys.about(tenant, &about_item(log, ""))];
-            let mut after = 0;
-            loop {
-                let span = Span { after, up_to: u64::MAX, limit: PAGE };
+            let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
+            while let Some(span) = next {
                 let rows = self.backend.rows(tenant, log, span).await?;
-                let Some(last) = rows.last() else { break };
-                after = last.seq;
                 for row in rows.iter().filter(|row| *row.kind == *kind::COPY) {
                     copies.push((log.clone(), row.seq));
                     abouts.extend(row.about.filter(|about| !abouts.contains(about)));
                 }
+                next = span.following(&rows);
             }
             for about in abouts {
                 copies.extend(self.backend.about(tenant, about).await?);
@@ -249,12 +247,9 @@ impl Journal {
             // Another Item, of the same name.
             found.clear();
         }
-        let mut after = 0;
-        loop {
-            let span = Span { after, up_to: end, limit: PAGE };
+        let mut next = Some(Span { after: 0, up_to: end, limit: PAGE });
+        while let Some(span) = next {
             let rows = self.backend.rows(tenant, log, span).await?;
-            let Some(last) = rows.last() else { return Ok(found) };
-            after = last.seq;
             for row in rows.iter().filter(|row| *row.kind == *kind::ITEM) {
                 let content = match self.content_or_gone(tenant, log, row).await {
                     Ok(Ok((content, _))) => content,
@@ -273,7 +268,9 @@ impl Journal {
                     found.extend(self.backend.about(tenant, about).await?);
                 }
             }
+            next = span.following(&rows);
         }
+        Ok(found)
     }
 
     /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked.
@@ -309,12 +306,10 @@ impl Journal {
     /// How many records lose their content, and how many bytes that is.
     async fn measure(&self, tenant: &Tenant, erase: &Erase) -> Result<(u64, u64), StoreError> {
         const PAGE: u32 = 1024;
-        let (mut records, mut bytes, mut after) = (0, 0, 0);
-        loop {
-            let span = Span { after, up_to: u64::MAX, limit: PAGE };
+        let (mut records, mut bytes) = (0, 0);
+        let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
+        while let Some(span) = next {
             let rows = self.backend.rows(tenant, &erase.log, span).await?;
-            let Some(last) = rows.last() else { return Ok((records, bytes)) };
-            after = last.seq;
             let chosen = |row: &Row| {
                 erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
                     || (erase.checkpoints && *row.kind == *kind::CHECKPOINT)
@@ -326,7 +321,9 @@ impl Journal {
                 records += 1;
                 bytes += row.size;
             }
+            next = span.following(&rows);
         }
+        Ok((records, bytes))
     }
 }
 

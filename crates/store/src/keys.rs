@@ -160,10 +160,15 @@ impl Keys {
         let number = match found {
             Some(number) => number,
             None => {
-                let last = backend.kept(EPOCH).await?.into_iter().filter_map(|(name, _)| {
-                    name.strip_prefix(EPOCH).and_then(|number| number.parse::<u32>().ok())
+                let kept = backend.kept(EPOCH).await?;
+                let numbered = kept.iter().filter_map(|(name, check)| {
+                    let number = name.strip_prefix(EPOCH)?.parse::<u32>().ok()?;
+                    Some((number, cipher::unwrap(key, check).is_some()))
                 });
-                let number = last.max().unwrap_or(0) + 1;
+                // Another process may have begun it since the store was opened here.
+                let begun = numbered.clone().find(|(_, is_its)| *is_its).map(|(number, _)| number);
+                let last = numbered.map(|(number, _)| number).max().unwrap_or(0);
+                let number = begun.unwrap_or(last + 1);
                 let name = format!("{EPOCH}{number}");
                 let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
                 if cipher::unwrap(key, &check).is_none() {

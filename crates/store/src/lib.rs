@@ -38,4 +38,5 @@ pub use crate::listing::Page;
 pub use crate::manifest::{Manifest, Statement};
 pub use crate::options::{Durability, Options};
 pub use crate::retention::Retention;
+pub use crate::rotation::Rotated;
 pub use crate::verify::{Broken, Proof};

@@ -1,17 +1,20 @@
-//! Proving: every link, every commitment, every manifest. The first thing that is wrong is named.
+//! Proving: every link, every commitment, every manifest, every log. The first thing that is wrong is named.
+//!
+//! Others may write and destroy meanwhile, and faster than this reads; so nothing here reads on until nothing new comes. What
+//! was written before it began is proven. What was written after that is only read where a log's row tells of it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod logs;
 
-use bytes::Bytes;
-use throughline_core::{
-    Digest, LogHead, LogId, Name, Node, Rewind, StoreError, Tenant, Tree, kind,
-};
+use std::collections::HashMap;
 
-use crate::backend::{ChainRow, Erased, Listing, Order, Progress, Span};
-use crate::chain::{GENESIS, Link, nature};
+use throughline_core::{Digest, LogId, Name, StoreError, Tenant};
+
+use crate::backend::{ChainRow, Progress};
+use crate::chain::{GENESIS, Link};
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::{Manifest, hex};
+use crate::verify::logs::Summary;
 
 /// What was proven, or the first thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,21 +60,6 @@ struct Ledger {
     vouched: HashMap<(Chain, u64), Link>,
     /// What each log's records say about it.
     logs: HashMap<(Tenant, LogId), Summary>,
-    /// Contents that are no more, and must be said to be.
-    missing: BTreeMap<(Tenant, LogId), Vec<Missing>>,
-    /// What was said to be destroyed: some records of a log, all before that one, or all checkpoints before it.
-    said: HashMap<(Tenant, LogId), Said>,
-}
-
-/// What the records of a log say about it: its row must say the same.
-struct Summary {
-    /// What the row says that the log is, which each record proves.
-    nature: String,
-    last: u64,
-    events: u64,
-    bytes: u64,
-    /// The records that rewound, and to where; that is not known where the content is no more.
-    rewinds: Vec<(u64, Option<u64>)>,
 }
 
 #[derive(Default)]
@@ -81,25 +69,8 @@ struct Counts {
     manifests: u64,
 }
 
-/// A record whose content is no more.
-struct Missing {
-    /// Its number among the records of all tenants.
-    id: i64,
-    seq: u64,
-    why: Erased,
-    is_checkpoint: bool,
-}
-
-#[derive(Default)]
-struct Said {
-    /// Everything before that record, and why.
-    all_before: HashMap<Erased, u64>,
-    checkpoints_before: HashMap<Erased, u64>,
-    seqs: HashSet<(u64, Erased)>,
-}
-
 impl Journal {
-    /// Proves the whole store. `witness` is a manifest that was exported earlier: with it, what was cut off is noticed too.
+    /// Proves all that was written before now; others may go on. `witness` is a manifest that was exported earlier: with it, what was cut off is noticed too.
     pub async fn verify(
         &self,
         witness: Option<&Manifest>,
@@ -129,31 +100,25 @@ impl Journal {
     ) -> Result<(), Fault> {
         self.prove_manifests(ledger, witness).await?;
         ledger.expect(self.backend.heads().await?);
-        // Others may write meanwhile, and faster than this can read, so it does not read on until nothing new comes. It proves
-        // what there is now; and then what came meanwhile, which tells what was destroyed meanwhile.
         let total = self.backend.stats().await?.records.max(1);
         #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
         let progress = |records: u64| progress((records as f64 / total as f64).min(1.0));
-        let begun = self.backend.last_record().await?;
-        self.prove_records(ledger, i64::MIN, begun, &progress).await?;
-        let ended = self.backend.last_record().await?;
-        self.prove_records(ledger, begun, ended, &progress).await?;
-        // Of what came meanwhile, some may be destroyed by what comes now.
-        let quiet = self.backend.last_record().await? == ended;
-        ledger.prove_missing(if quiet { ended } else { begun })?;
+        let last = self.backend.last_record().await?;
+        self.prove_records(ledger, last, &progress).await?;
+        self.prove_missing(ledger).await?;
         self.prove_heads(ledger).await?;
         self.prove_logs(ledger).await
     }
 
-    /// The records after that one, up to that one.
+    /// The records up to that one, in the order in which they were written.
     async fn prove_records(
         &self,
         ledger: &mut Ledger,
-        mut after: i64,
         up_to: i64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), Fault> {
         const PAGE: u32 = 500;
+        let mut after = i64::MIN;
         loop {
             let rows = self.backend.chain(after, up_to, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
@@ -170,7 +135,7 @@ impl Journal {
 
     /// What the row of the record's log says that the log is.
     async fn know_log(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), Fault> {
-        let ChainRow { tenant, log, row, .. } = chain;
+        let ChainRow { tenant, log, .. } = chain;
         let key = (tenant.clone(), log.clone());
         if ledger.logs.contains_key(&key) {
             return Ok(());
@@ -178,14 +143,7 @@ impl Journal {
         let Some(head) = self.backend.log(tenant, log).await? else {
             return Err(broken(&place(chain), "is of a log that the tenant does not have").into());
         };
-        let nature = nature(head.kind, head.of.as_ref(), head.fork.as_ref());
-        let before = head.fork.map_or(0, |fork| fork.at);
-        if row.seq != before + 1 {
-            let problem = format!("stands where record {} should be", before + 1);
-            return Err(broken(&place(chain), &problem).into());
-        }
-        let summary = Summary { nature, last: before, events: 0, bytes: 0, rewinds: Vec::new() };
-        ledger.logs.insert(key, summary);
+        ledger.logs.insert(key, Summary::before(&head));
         Ok(())
     }
 
@@ -195,14 +153,14 @@ impl Journal {
         ledger: &mut Ledger,
         witness: Option<&Manifest>,
     ) -> Result<(), Fault> {
+        const PAGE: u32 = 500;
         let store = self.signer.store();
         let mut series: HashMap<Name, (u64, Digest)> = HashMap::new();
         let mut after = i64::MIN;
         loop {
-            let manifests = self.backend.manifests(after, 500).await?;
-            let Some((last, _)) = manifests.last() else { break };
-            after = *last;
+            let manifests = self.backend.manifests(after, PAGE).await?;
             for (id, manifest) in &manifests {
+                after = *id;
                 let place = format!("manifest {id}");
                 if !manifest.is_signed_by(&store) {
                     return Err(broken(&place, "has a wrong signature").into());
@@ -218,6 +176,11 @@ impl Journal {
                 (*number, *digest) = (said.number, manifest.digest());
                 ledger.vouch(said.heads);
                 ledger.proof.manifests += 1;
+            }
+            // Others sign meanwhile.
+            let was_all = u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE);
+            if was_all {
+                break;
             }
         }
         if let Some(witness) = witness {
@@ -247,14 +210,10 @@ impl Journal {
                 let problem = "is marked as destroyed, and its content is there";
                 return Err(broken(&place(chain), problem).into());
             }
-            let missing = ledger.missing.entry((tenant.clone(), log.clone())).or_default();
-            let is_checkpoint = *row.kind == *kind::CHECKPOINT;
-            missing.push(Missing { id: chain.id, seq: row.seq, why, is_checkpoint });
             ledger.proof.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
-                summary.bytes = summary.bytes.saturating_sub(row.size);
+                summary.lose(row, why);
             }
-            ledger.rewound(chain, None);
             return Ok(());
         }
         let content = match content {
@@ -277,16 +236,9 @@ impl Journal {
         if u64::try_from(content.len()).ok() != Some(row.size) {
             return Err(broken(&place(chain), "has another length than it says").into());
         }
-        let why = match &*row.kind {
-            kind::FORGOTTEN => Some(Erased::Forgotten),
-            kind::EXPIRED => Some(Erased::Expired),
-            _ => None,
-        };
-        if let Some(why) = why {
-            let said = ledger.said.entry((tenant.clone(), log.clone())).or_default();
-            said.read(row.seq, why, &content);
+        if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
+            summary.hear(row, &content);
         }
-        ledger.rewound(chain, Some(&content));
         Ok(())
     }
 
@@ -327,64 +279,6 @@ impl Journal {
             return Err(broken(&place, &problem).into());
         }
         Ok(())
-    }
-
-    /// Every log's row says what the log's records say.
-    async fn prove_logs(&self, ledger: &Ledger) -> Result<(), Fault> {
-        let mut seen = 0;
-        for tenant in self.backend.tenants().await? {
-            let everything = Listing {
-                kind: None,
-                of: None,
-                forks_of: None,
-                order: Order::Oldest,
-                after: None,
-                limit: u32::MAX >> 1,
-            };
-            for head in self.backend.logs(&tenant, everything).await? {
-                let key = (tenant.clone(), head.log.clone());
-                seen += usize::from(ledger.logs.contains_key(&key));
-                let parent = match &head.fork {
-                    None => None,
-                    Some(fork) => self.backend.log(&tenant, &fork.log).await?,
-                };
-                // Others may write meanwhile.
-                let before = head.fork.as_ref().map_or(0, |fork| fork.at);
-                let last = ledger.logs.get(&key).map_or(before, |log| log.last);
-                if head.last > last && self.goes_on(&tenant, &head.log, last, &head).await? {
-                    continue;
-                }
-                if let Some(problem) = ledger.differs(&key, &head, parent.as_ref()) {
-                    let (tenant, log) = key;
-                    return Err(broken(&format!("{log} (tenant {tenant})"), &problem).into());
-                }
-            }
-        }
-        if seen != ledger.logs.len() {
-            return Err(broken("some log", "has records and no row").into());
-        }
-        let problems = self.backend.check().await?;
-        match problems.first() {
-            None => Ok(()),
-            Some(problem) => Err(broken("the database:", problem).into()),
-        }
-    }
-}
-
-impl Journal {
-    /// Whether the log ends there, or went on while it was proven.
-    async fn goes_on(
-        &self,
-        tenant: &Tenant,
-        log: &LogId,
-        last: u64,
-        head: &LogHead,
-    ) -> Result<bool, StoreError> {
-        if head.last == last {
-            return Ok(true);
-        }
-        let span = Span { after: last, up_to: last.saturating_add(1), limit: 1 };
-        Ok(!self.backend.rows(tenant, log, span).await?.is_empty())
     }
 }
 
@@ -444,110 +338,7 @@ impl Ledger {
         let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) else {
             return Ok(());
         };
-        if row.seq != summary.last + 1 {
-            let problem = format!("stands where record {} should be", summary.last + 1);
-            return Err(broken(&place(chain), &problem).into());
-        }
-        summary.last = row.seq;
-        summary.events = row.last_event.unwrap_or(summary.events);
-        summary.bytes += row.size;
-        Ok(())
-    }
-
-    /// Notes a rewind.
-    fn rewound(&mut self, chain: &ChainRow, content: Option<&Bytes>) {
-        let ChainRow { tenant, log, row, .. } = chain;
-        if *row.kind != *kind::REWIND {
-            return;
-        }
-        let to = content.and_then(|content| Tree::parse(content.clone()).ok());
-        let to = to.and_then(|tree| tree.root().present("to").and_then(Node::u64));
-        if let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) {
-            summary.rewinds.push((row.seq, to));
-        }
-    }
-
-    /// In what a log's row differs from what its records say. A log without records of its own proves nothing yet.
-    fn differs(
-        &self,
-        key: &(Tenant, LogId),
-        head: &LogHead,
-        parent: Option<&LogHead>,
-    ) -> Option<String> {
-        let before = head.fork.as_ref().map_or(0, |fork| fork.at);
-        let (last, events, bytes, rewinds) = match self.logs.get(key) {
-            None => (before, 0, 0, [].as_slice()),
-            Some(log) => (log.last, log.events, log.bytes, log.rewinds.as_slice()),
-        };
-        for (what, found, said) in [
-            ("ends at", last, head.last),
-            ("has as last event", events, head.events),
-            ("has in bytes", bytes, head.bytes),
-        ] {
-            if found != said {
-                return Some(format!("{what} {found}, and its row says {said}"));
-            }
-        }
-        let (shared, own): (Vec<Rewind>, Vec<Rewind>) =
-            head.rewinds.iter().partition(|rewind| rewind.at <= before);
-        let inherited = parent.map(|parent| parent.rewinds.as_slice()).unwrap_or_default();
-        let inherited = inherited.iter().filter(|rewind| rewind.at <= before);
-        let is_same = |(rewind, (at, to)): (&Rewind, &(u64, Option<u64>))| {
-            rewind.at == *at && to.is_none_or(|to| rewind.to == to)
-        };
-        if !shared.iter().eq(inherited)
-            || own.len() != rewinds.len()
-            || !own.iter().zip(rewinds).all(is_same)
-        {
-            return Some("was rewound otherwise than its row says".to_owned());
-        }
-        // Whoever destroyed last is who the row tells of.
-        let said = self.said.get(key);
-        let said = said.and_then(|said| said.all_before.iter().max_by_key(|(_, before)| **before));
-        if head.gone != said.map(|(why, _)| why.why()) {
-            return Some("is not gone as its row says".to_owned());
-        }
-        None
-    }
-
-    /// Everything that is missing up to that record was said to be destroyed.
-    fn prove_missing(&self, up_to: i64) -> Result<(), Fault> {
-        for (log, seqs) in &self.missing {
-            let said = self.said.get(log);
-            let is_said = |Missing { seq, why, is_checkpoint, .. }: &Missing| {
-                let before = |places: &HashMap<Erased, u64>| {
-                    places.get(why).is_some_and(|place| seq < place)
-                };
-                said.is_some_and(|said| {
-                    before(&said.all_before)
-                        || (*is_checkpoint && before(&said.checkpoints_before))
-                        || said.seqs.contains(&(*seq, *why))
-                })
-            };
-            let mut due = seqs.iter().filter(|missing| missing.id <= up_to);
-            if let Some(Missing { seq, .. }) = due.find(|missing| !is_said(missing)) {
-                let (tenant, log) = log;
-                let place = format!("record {seq} of {log} (tenant {tenant})");
-                let problem = "has no content, and nothing says that it was destroyed so";
-                return Err(broken(&place, problem).into());
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Said {
-    fn read(&mut self, at: u64, why: Erased, content: &Bytes) {
-        let Ok(entry) = Tree::parse(content.clone()) else { return };
-        if entry.root().present("all").and_then(Node::bool) == Some(true) {
-            self.all_before.insert(why, at);
-        }
-        if entry.root().present("checkpoints").and_then(Node::bool) == Some(true) {
-            self.checkpoints_before.insert(why, at);
-        }
-        if let Some(seqs) = entry.root().present("seqs") {
-            self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, why)));
-        }
+        summary.add(row).map_err(|problem| broken(&place(chain), &problem).into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Many runs at once in one process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use throughline_agent::{AgentConfig, RunStatus, ToolSpec};
 use throughline_testkit::figure;
@@ -16,7 +17,10 @@ async fn agents_in_a_crowd_all_come_to_their_end() {
         2 => Says::Calls(&[("look", r#"{"at":3}"#)]),
         _ => Says::Text("Done."),
     });
-    let scene = Arc::new(Scene::new(models, vec![ToolSpec::new("look")]).await);
+    let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
+    // Each waits for the disk behind all others.
+    scene.runner.lease = Duration::from_mins(5);
+    let scene = Arc::new(scene);
     let before = resident();
     let mut crowd = JoinSet::new();
     for number in 0..RUNS {

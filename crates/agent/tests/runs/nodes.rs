@@ -39,7 +39,7 @@ async fn node(url: &str, name: &str) -> (Runner, Journal) {
     let models = Arc::new(models) as Arc<dyn Models>;
     let mut runner =
         Runner::new(store, models, ports).with_tools([Arc::new(tool) as Arc<dyn Tool>]);
-    runner.lease = Duration::from_millis(600);
+    runner.lease = Duration::from_secs(3);
     (runner, journal)
 }
 
@@ -98,7 +98,11 @@ async fn agents_go_on_when_their_node_is_killed_and_a_follower_misses_nothing() 
         let run = LogId::from("run");
         let follower = tokio::spawn(followed(journal.clone(), run.clone(), seen));
         let when = 5 + dice.below(120) as u64;
-        heard.wait_for(|number| *number >= when).await.unwrap();
+        let heard = heard.wait_for(|number| *number >= when);
+        tokio::time::timeout(Duration::from_mins(1), heard)
+            .await
+            .expect("the first node works")
+            .unwrap();
         child.kill();
         let status = second.take_over(&us(), &run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);

@@ -35,7 +35,7 @@ pub(crate) const MODELS: [(&str, &str); 6] = [
     ("claude-sonnet-5", "anthropic"),
 ];
 
-/// How long a run is held: short, because those who hold one here are often gone.
+/// How long a run is held at first: short, because those who hold one here are often gone.
 const LEASE: Duration = Duration::from_millis(60);
 
 pub(crate) fn us() -> Tenant {
@@ -164,6 +164,7 @@ impl Ids for Counted {
 
 /// Goes on with a run until it rests, or until whoever holds it is gone: after that many looks at what it does.
 pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<RunStatus> {
+    let mut runner = runner.clone();
     loop {
         let tenant = us();
         let driven = Dropped { work: Box::pin(runner.drive(&tenant, run)), looks };
@@ -173,8 +174,8 @@ pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
-            // Whoever was too slow to keep it takes it again.
-            Err(RunError::Store(StoreError::Fenced { .. })) => {}
+            // Whoever was too slow to keep it takes it again, for longer.
+            Err(RunError::Store(StoreError::Fenced { .. })) => runner.lease *= 2,
             Err(error) => panic!("{run} cannot go on: {error}"),
         }
     }
@@ -182,13 +183,14 @@ pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<
 
 /// Tells a run something when nobody holds it any more.
 pub(crate) async fn tell(runner: &Runner, run: &LogId, word: Word) {
+    let mut runner = runner.clone();
     loop {
         match runner.tell(&us(), run, word.clone()).await {
             Ok(()) => return,
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
-            Err(RunError::Store(StoreError::Fenced { .. })) => {}
+            Err(RunError::Store(StoreError::Fenced { .. })) => runner.lease *= 2,
             Err(error) => panic!("{run} does not hear: {error}"),
         }
     }

@@ -201,9 +201,10 @@ pub(crate) struct Fork {
     throughline verify --write-manifest today.json\n  \
     throughline verify --manifest yesterday.json\n  \
     throughline verify everything.jsonl\n\n\
-    Every link, content and signature of the store is proven, for all tenants. A manifest that\n\
-    was kept elsewhere proves that nothing was cut off since; an export ends in one, and serves\n\
-    as well. Of a file, everything is proven that is in it, without any store.\n\n\
+    Every link, content and signature of the store is proven, for all tenants, as of when it began:\n\
+    others may write meanwhile. A manifest that was kept elsewhere proves that nothing was cut off\n\
+    since; an export ends in one, and serves as well. Of a file, everything is proven that is in it,\n\
+    without any store.\n\n\
     JSON: `verdict` (intact or broken), `broken` (`place`, `problem`) or null, `store` (the key\n\
     that signs), `records`, `without_content`; of a store also `segments` and `manifests`.\n\n\
     Exit codes:\n  \
@@ -323,10 +324,18 @@ pub(crate) struct Stats {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     openssl rand -hex 32 > new.key\n  \
-    throughline rotate --master-key-file old.key --new-key-file new.key\n\n\
-    Others may read and write meanwhile, if they were given the new key, and the old one as\n\
-    retired. It can be interrupted, and asked for again. A store that has no master key gets one.\n\n\
-    JSON: `rotated`, the number of contents whose key was wrapped anew.")]
+    throughline rotate --master-key-file old.key --new-key-file new.key\n  \
+    throughline rotate --master-key-file new.key --retired-key-file old.key --new-key-file new.key\n\n\
+    A store that has no master key gets one. Others may read and write meanwhile, if they were\n\
+    given the new key, and the old one as retired. Where it was interrupted, or somebody wrote\n\
+    under the old key meanwhile, it is asked for again as in the last line.\n\n\
+    JSON: `rotated`, the number of contents whose key was wrapped anew; `behind`, whether something\n\
+    is wrapped under an earlier key still.\n\n\
+    Exit codes:\n  \
+    0   everything is wrapped under the new key\n  \
+    1   somebody wrote under an earlier key meanwhile\n  \
+    2   wrong usage, or a key that cannot be read\n  \
+    69  the store cannot be opened")]
 pub(crate) struct Rotate {
     /// A file with the new master key, as 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]

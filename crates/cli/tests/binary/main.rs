@@ -17,6 +17,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod keys;
+mod master_key;
 mod nodes;
 mod reports;
 mod secrets;

@@ -7,9 +7,8 @@ use throughline_core::{
     Append, Batch, Body, Item, Json, LogOpening, NewRecord, Place, ReasoningFormat, Role,
     Store as _, Thought, ThoughtKind, ToolCall, store_items,
 };
-use throughline_store::{MasterKey, Options};
+use throughline_store::Options;
 
-use crate::support::Ran;
 use crate::support::kept::{Kept, SEAL, SECRET};
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -303,45 +302,6 @@ fn a_backup_that_cannot_be_reached_is_the_exit_code() {
     assert!(ran.err.contains("b.db could not be reached and may still hold it"), "{}", ran.err);
     assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
     assert_eq!(kept.run(&["verify"]).code, 0);
-}
-
-#[test]
-fn a_store_with_a_master_key_opens_with_it_alone() {
-    let (old, new) = ("ab".repeat(32), "cd".repeat(32));
-    let options =
-        Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
-    let kept = Kept::small_with("keys", &options);
-    for (name, key) in [("old.key", &*old), ("new.key", &*new), ("bad.key", "abc")] {
-        std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
-    }
-    let told = |ran: &Ran, code: i32, message: &str| {
-        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
-        assert!(ran.err.contains(message), "{}", ran.err);
-        assert!(!ran.err.contains(&old) && !ran.err.contains(&new), "a key was shown");
-    };
-    told(&kept.run(&["threads"]), 69, "--master-key-file or THROUGHLINE_MASTER_KEY");
-    told(
-        &kept.run(&["threads", "--master-key-file", "new.key"]),
-        69,
-        "the master key does not open",
-    );
-    told(&kept.run(&["threads", "--master-key-file", "bad.key"]), 2, "bad.key: a master key is 64");
-    told(&kept.run(&["threads", "--master-key-file", "none.key"]), 1, "none.key cannot be read");
-    let bad = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old[1..])], &["threads"], b"");
-    told(&bad, 2, "THROUGHLINE_MASTER_KEY: a master key is 64");
-    let ran = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old)], &["threads"], b"");
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    let ran = kept.run(&["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"]);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert!(ran.out.contains("rotated: 12 contents"), "{}", ran.out);
-    told(
-        &kept.run(&["threads", "--master-key-file", "old.key"]),
-        69,
-        "the master key does not open",
-    );
-    let both = ["--master-key-file", "new.key", "--retired-key-file", "old.key"];
-    let ran = kept.run(&[&["verify"][..], &both].concat());
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }
 
 #[test]

@@ -168,11 +168,14 @@ fn api_key(row: &tokio_postgres::Row) -> Result<ApiKeyRow, StoreError> {
 pub(super) async fn salts_not_of(
     shared: &Shared,
     epoch: u32,
+    after: i64,
+    up_to: i64,
     limit: u32,
 ) -> Result<Vec<SaltRow>, StoreError> {
     let epoch = i32::try_from(epoch).unwrap_or(i32::MAX);
-    let sql = "SELECT record, epoch, salt FROM salts WHERE epoch <> $1 ORDER BY record LIMIT $2";
-    let rows = shared.server.query(sql, &[&epoch, &i64::from(limit)]).await?;
+    let sql = "SELECT record, epoch, salt FROM salts WHERE epoch <> $1 AND record > $2 AND record <= $3 \
+               ORDER BY record LIMIT $4";
+    let rows = shared.server.query(sql, &[&epoch, &after, &up_to, &i64::from(limit)]).await?;
     rows.iter()
         .map(|row| {
             let epoch = u32::try_from(field::<i32>(row, 1)?).map_err(|_| damaged("a salt"))?;

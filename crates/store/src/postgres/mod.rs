@@ -270,8 +270,14 @@ impl Backend for Postgres {
         Box::pin(keep::stats(&self.shared))
     }
 
-    fn salts_not_of(&self, epoch: u32, limit: u32) -> Boxed<'_, Vec<SaltRow>> {
-        Box::pin(keep::salts_not_of(&self.shared, epoch, limit))
+    fn salts_not_of(
+        &self,
+        epoch: u32,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'_, Vec<SaltRow>> {
+        Box::pin(keep::salts_not_of(&self.shared, epoch, after, up_to, limit))
     }
 
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {

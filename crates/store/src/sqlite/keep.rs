@@ -123,11 +123,15 @@ pub(super) fn kept(db: &Connection, begins: &str) -> Result<Vec<(String, Bytes)>
 pub(super) fn salts_not_of(
     db: &Connection,
     epoch: u32,
+    after: i64,
+    up_to: i64,
     limit: u32,
 ) -> Result<Vec<SaltRow>, rusqlite::Error> {
-    let find = "SELECT record, epoch, salt FROM salts WHERE epoch <> ?1 LIMIT ?2";
+    let find =
+        "SELECT record, epoch, salt FROM salts WHERE epoch <> ?1 AND record > ?2 AND record <= ?3
+                ORDER BY record LIMIT ?4";
     let mut find = db.prepare_cached(find)?;
-    let found = find.query_map(params![epoch, limit], |row| {
+    let found = find.query_map(params![epoch, after, up_to, limit], |row| {
         let bytes = Bytes::from(row.get::<_, Vec<u8>>(2)?);
         Ok(SaltRow { record: row.get(0)?, salt: Salt { epoch: row.get(1)?, bytes } })
     })?;

@@ -198,8 +198,14 @@ impl Backend for Sqlite {
         self.readers.read(move |db| keep::stats(db, &path))
     }
 
-    fn salts_not_of(&self, epoch: u32, limit: u32) -> Boxed<'_, Vec<SaltRow>> {
-        self.readers.read(move |db| keep::salts_not_of(db, epoch, limit))
+    fn salts_not_of(
+        &self,
+        epoch: u32,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'_, Vec<SaltRow>> {
+        self.readers.read(move |db| keep::salts_not_of(db, epoch, after, up_to, limit))
     }
 
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {

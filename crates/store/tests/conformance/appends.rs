@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-pub(crate) async fn sequences_have_no_gaps<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn sequences_have_no_gaps(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     assert_eq!(thread(&journal, "thread", &["a", "b"]).await, receipt(&[("thread", 1, 2, 0)]));
     assert_eq!(add(&journal, "thread", &["c"]).await, receipt(&[("thread", 3, 3, 0)]));
@@ -43,8 +43,8 @@ pub(crate) async fn sequences_have_no_gaps<H: Harness>() {
     assert_eq!((head.created, head.updated), (records[0].at, records[3].at));
 }
 
-pub(crate) async fn sequences_have_no_gaps_with_many_writers<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn sequences_have_no_gaps_with_many_writers(on: Database) {
+    let harness = Harness::fresh(on);
     let (one, other) = (harness.open().await, harness.open().await);
     thread(&one, "thread", &[]).await;
     let mut writers = JoinSet::new();
@@ -71,8 +71,8 @@ pub(crate) async fn sequences_have_no_gaps_with_many_writers<H: Harness>() {
     assert_eq!(proven(&one).await.records, 160);
 }
 
-pub(crate) async fn an_expected_sequence_holds_or_conflicts<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn an_expected_sequence_holds_or_conflicts(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b"]).await;
     let outcome = journal.commit(batch(items("thread", &["late"]).expecting(1))).await;
@@ -98,8 +98,8 @@ pub(crate) async fn an_expected_sequence_holds_or_conflicts<H: Harness>() {
     );
 }
 
-pub(crate) async fn a_thread_and_its_run_begin_in_one_batch<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_thread_and_its_run_begin_in_one_batch(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let begin = batch(items("thread", &["hello"]).opening(LogOpening::thread()))
         .append(Append::to("run").opening(LogOpening::run("thread")).status("running"));
@@ -117,8 +117,8 @@ pub(crate) async fn a_thread_and_its_run_begin_in_one_batch<H: Harness>() {
     assert_eq!(done, LogHead { status: Some("done".into()), updated: done.updated, ..run });
 }
 
-pub(crate) async fn only_threads_have_runs_and_forks<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let open = async |name: &str, opening: LogOpening| {
         journal.commit(batch(Append::to(name).opening(opening))).await
@@ -141,8 +141,8 @@ pub(crate) async fn only_threads_have_runs_and_forks<H: Harness>() {
     assert_eq!(journal.log(&us(), &log("b")).await.unwrap(), None);
 }
 
-pub(crate) async fn a_run_may_stand_before_its_thread<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_may_stand_before_its_thread(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let begin = batch(Append::to("run").opening(LogOpening::run("thread")))
         .append(items("thread", &["hello"]).opening(LogOpening::thread()));
@@ -152,8 +152,8 @@ pub(crate) async fn a_run_may_stand_before_its_thread<H: Harness>() {
     assert_eq!(run.of, Some(log("thread")));
 }
 
-pub(crate) async fn a_log_begins_once<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_log_begins_once(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let nowhere = journal.commit(batch(items("thread", &["a"]))).await;
     assert_eq!(sentence(nowhere), "there is no log thread");
@@ -170,8 +170,8 @@ pub(crate) async fn a_log_begins_once<H: Harness>() {
     assert_eq!(sentence(orphan), "there is no thread none");
 }
 
-pub(crate) async fn a_batch_is_kept_whole_or_not_at_all<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "first", &["a"]).await;
     thread(&journal, "second", &["b"]).await;
@@ -218,8 +218,8 @@ pub(crate) async fn a_batch_is_kept_whole_or_not_at_all<H: Harness>() {
     assert!(journal.find(&us(), &[claim]).await.unwrap().found[0].is_some());
 }
 
-pub(crate) async fn a_batch_names_everything_once<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_batch_names_everything_once(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let twice = batch(items("thread", &["a"])).append(items("thread", &["b"]));
@@ -239,8 +239,8 @@ pub(crate) async fn a_batch_names_everything_once<H: Harness>() {
     assert_eq!(read(&journal, "thread").await, []);
 }
 
-pub(crate) async fn names_with_control_characters_are_refused<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let tail = "cannot be a name: it must have 1 to 200 bytes and no control characters";
@@ -286,8 +286,8 @@ pub(crate) async fn names_with_control_characters_are_refused<H: Harness>() {
     assert_eq!(texts(&journal, name).await, numbered(&[(1, "a")]));
 }
 
-pub(crate) async fn any_content_comes_back_as_it_was<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn any_content_comes_back_as_it_was(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let mut contents: Vec<Bytes> = vec![Bytes::new(), every_byte.into()];
@@ -307,8 +307,8 @@ pub(crate) async fn any_content_comes_back_as_it_was<H: Harness>() {
     assert_eq!(found, contents.into_iter().map(Content::Here).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_huge_content_comes_back_as_it_was<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_huge_content_comes_back_as_it_was(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let huge: Bytes =
         (0..50_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -320,8 +320,8 @@ pub(crate) async fn a_huge_content_comes_back_as_it_was<H: Harness>() {
     assert!(records[0].content == Content::Here(huge), "50 MB come back as they were");
 }
 
-pub(crate) async fn reading_takes_any_place_and_limit<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn reading_takes_any_place_and_limit(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b", "c"]).await;
     let all = expected(&[(1, "a"), (2, "b"), (3, "c")]);
@@ -334,8 +334,8 @@ pub(crate) async fn reading_takes_any_place_and_limit<H: Harness>() {
     }
 }
 
-pub(crate) async fn logs_are_listed_by_time_and_in_pages<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn logs_are_listed_by_time_and_in_pages(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     // Several in one batch have the same time.
     let mut begin = Batch::of(us());

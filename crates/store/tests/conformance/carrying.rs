@@ -1,13 +1,13 @@
 //! Carrying threads elsewhere: exports, imports, backups, and a new master key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use throughline_core::{
     Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant, pack,
 };
 use throughline_store::{
-    Exported, Imported, Journal, Options, Page, about_item, open, verify_export,
+    Exported, Imported, Journal, Options, Page, Rotated, about_item, open, verify_export,
 };
 
 use crate::harness::*;
@@ -68,8 +68,8 @@ fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)>
     all
 }
 
-pub(crate) async fn an_export_loses_nothing<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn an_export_loses_nothing(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
@@ -113,8 +113,8 @@ pub(crate) async fn an_export_loses_nothing<H: Harness>() {
     proven(&other).await;
 }
 
-pub(crate) async fn an_import_keeps_what_is_gone_gone<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn an_import_keeps_what_is_gone_gone(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let append = Append::to("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
@@ -130,8 +130,8 @@ pub(crate) async fn an_import_keeps_what_is_gone_gone<H: Harness>() {
     assert_eq!(proven(&other).await.gone, 3);
 }
 
-pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let append = Append::to("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
@@ -148,8 +148,8 @@ pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone<H: Harness>() {
     assert_eq!(proven(&other).await.gone, 1);
 }
 
-pub(crate) async fn a_run_without_a_thread_is_carried_too<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_without_a_thread_is_carried_too(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
     journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
@@ -188,8 +188,8 @@ async fn cut_short(journal: &Journal, file: &[u8], end: usize) {
     assert!(problem.ends_with("cannot be read: cut off"), "{problem}");
 }
 
-pub(crate) async fn an_interrupted_import_goes_on<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn an_interrupted_import_goes_on(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
@@ -206,8 +206,8 @@ pub(crate) async fn an_interrupted_import_goes_on<H: Harness>() {
     assert!(again.ends_with("and not at 0: read what was added and decide again"), "{again}");
 }
 
-pub(crate) async fn two_may_import_at_once<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn two_may_import_at_once(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let journal = harness.open().await;
     let nodes = [elsewhere.open().await, elsewhere.open().await];
     fill(&journal).await;
@@ -225,8 +225,8 @@ pub(crate) async fn two_may_import_at_once<H: Harness>() {
     proven(&nodes[0]).await;
 }
 
-pub(crate) async fn an_import_stops_where_others_write<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn an_import_stops_where_others_write(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
     thread(&journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -240,8 +240,8 @@ pub(crate) async fn an_import_stops_where_others_write<H: Harness>() {
     );
 }
 
-pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let key = &format!("sk-ant-api03-{}", "abcdefghijkl".repeat(6));
     let json = format!(r#"{{"text":"my key is {key}"}}"#);
@@ -266,8 +266,8 @@ pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret<H: Harness>(
     assert_eq!(texts(&journal, "thread").await[0], (1, json));
 }
 
-pub(crate) async fn a_changed_export_is_refused<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_changed_export_is_refused(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["first", "second", "third"]).await;
     let (_, file) = export(&journal, None).await;
@@ -311,8 +311,8 @@ pub(crate) async fn a_changed_export_is_refused<H: Harness>() {
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
 }
 
-pub(crate) async fn an_import_changes_nothing_that_exists<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     run(&journal, "run", "thread").await;
@@ -349,8 +349,8 @@ fn write_on(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<
     })
 }
 
-pub(crate) async fn a_backup_is_made_while_others_write<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     fill(&journal).await;
     thread(&journal, "busy", &[]).await;
@@ -382,8 +382,8 @@ pub(crate) async fn a_backup_is_made_while_others_write<H: Harness>() {
     assert_eq!(read(&journal, "busy").await.len() as u64, written);
 }
 
-pub(crate) async fn the_master_key_is_changed_while_others_write<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     fill(&journal).await;
     thread(&journal, "busy", &[]).await;
@@ -394,8 +394,8 @@ pub(crate) async fn the_master_key_is_changed_while_others_write<H: Harness>() {
     for digit in ['b', 'c'] {
         until(|| async { read(&journal, "busy").await.len() > last + 10 }).await;
         last = read(&journal, "busy").await.len();
-        let wrapped = journal.rotate(&master_key(digit), &|_| {}).await.unwrap();
-        assert!(wrapped >= last as u64, "{wrapped}");
+        let rotated = journal.rotate(&master_key(digit), &|_| {}).await.unwrap();
+        assert!(rotated.wrapped >= last as u64 && !rotated.is_behind, "{rotated:?}");
     }
     stop.store(true, Ordering::Relaxed);
     let mut written = 0;
@@ -423,5 +423,50 @@ pub(crate) async fn the_master_key_is_changed_while_others_write<H: Harness>() {
     assert_eq!(found.remove(busy).1.len() as u64, written);
     let all: Vec<_> = all.into_iter().filter(|(head, _)| head.log != log("busy")).collect();
     assert_eq!(found, all);
+    proven(&journal).await;
+}
+
+pub(crate) async fn a_key_that_another_node_began_with_is_one_key(on: Database) {
+    let harness = Harness::fresh(on);
+    let journal = harness.open().await;
+    thread(&journal, "busy", &["a"]).await;
+    journal.rotate(&master_key('b'), &|_| {}).await.unwrap();
+    let options = Options {
+        master_key: Some(master_key('c')),
+        retired_keys: vec![master_key('b')],
+        ..Options::default()
+    };
+    let other = open(&harness.url(), &options).await.unwrap();
+    add(&other, "busy", &["b"]).await;
+    let rotated = journal.rotate(&master_key('c'), &|_| {}).await.unwrap();
+    assert_eq!(rotated, Rotated { wrapped: 1, is_behind: false });
+    add(&journal, "busy", &["c"]).await;
+    for node in [&journal, &other] {
+        assert_eq!(texts(node, "busy").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
+    }
+}
+
+pub(crate) async fn who_writes_under_an_earlier_key_is_noticed(on: Database) {
+    let harness = Harness::fresh(on);
+    let [journal, other] = [harness.open().await, harness.open().await];
+    fill(&journal).await;
+    thread(&journal, "busy", &[]).await;
+    // It was not given the new key, and writes whenever something was wrapped under it.
+    let looks = AtomicU32::new(0);
+    let other_writes = |_| {
+        assert!(looks.fetch_add(1, Ordering::Relaxed) < 10, "it runs after the writer");
+        now(add(&other, "busy", &["under the key before"]));
+    };
+    let key = master_key('b');
+    let rotated = journal.rotate(&key, &other_writes).await.unwrap();
+    assert!(rotated.wrapped > 0 && rotated.is_behind, "{rotated:?}");
+    other.close().await.unwrap();
+    let written = u64::from(looks.into_inner());
+    let again = journal.rotate(&key, &|_| {}).await.unwrap();
+    assert_eq!(again, Rotated { wrapped: written, is_behind: false });
+    journal.close().await.unwrap();
+    let options = Options { master_key: Some(key), ..Options::default() };
+    let journal = open(&harness.url(), &options).await.unwrap();
+    assert_eq!(read(&journal, "busy").await.len() as u64, written);
     proven(&journal).await;
 }

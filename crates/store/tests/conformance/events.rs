@@ -43,8 +43,8 @@ async fn follow(journal: &Journal, after: u64, last: u64) -> Vec<(u64, Bytes)> {
     seen
 }
 
-pub(crate) async fn events_are_numbered_from_one<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn events_are_numbered_from_one(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     run_with(&journal, &[&["a"], &["b", "", "c"]]).await;
     let more = batch(Append::to("run").record(item("not an event")).record(packed(&["d", "e"])));
@@ -59,8 +59,8 @@ pub(crate) async fn events_are_numbered_from_one<H: Harness>() {
     assert_eq!(journal.log(&us(), &log("run")).await.unwrap().unwrap().events, 6);
 }
 
-pub(crate) async fn events_are_read_after_any_number<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn events_are_read_after_any_number(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     run_with(&journal, &[]).await;
     let mut number = 0;
@@ -100,14 +100,14 @@ async fn is_followed(writer: Journal, reader: Journal) {
     }
 }
 
-pub(crate) async fn a_run_is_followed_on_the_same_node<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_is_followed_on_the_same_node(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     is_followed(journal.clone(), journal).await;
 }
 
-pub(crate) async fn a_run_is_followed_from_another_node<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_is_followed_from_another_node(on: Database) {
+    let harness = Harness::fresh(on);
     is_followed(harness.open().await, harness.open().await).await;
     // A wait that begins just before the only write misses nothing.
     let (writer, reader) = (harness.open().await, harness.open().await);
@@ -124,8 +124,8 @@ pub(crate) async fn a_run_is_followed_from_another_node<H: Harness>() {
     }
 }
 
-pub(crate) async fn many_follow_one_run<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn many_follow_one_run(on: Database) {
+    let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     run_with(&nodes[0], &[]).await;
     let mut readers = JoinSet::new();
@@ -142,8 +142,8 @@ pub(crate) async fn many_follow_one_run<H: Harness>() {
     assert_eq!(seen, wanted);
 }
 
-pub(crate) async fn waiting_ends_when_the_store_closes<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn waiting_ends_when_the_store_closes(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let mut waiting = JoinSet::new();

@@ -19,8 +19,8 @@ async fn rewind(journal: &Journal, name: &str, to: u64, texts: &[&str]) {
     journal.commit(batch(append)).await.unwrap();
 }
 
-pub(crate) async fn a_fork_shares_history_by_reference<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_fork_shares_history_by_reference(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b", "c"]).await;
     let before = journal.stats().await.unwrap();
@@ -45,8 +45,8 @@ pub(crate) async fn a_fork_shares_history_by_reference<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn forks_nest<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn forks_nest(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "0", &["0a", "0b", "0c"]).await;
     fork(&journal, "0", Some(2), "1").await;
@@ -72,8 +72,8 @@ pub(crate) async fn forks_nest<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_fork_at_zero_shares_nothing<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_fork_at_zero_shares_nothing(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     fork(&journal, "thread", Some(0), "fork").await;
@@ -83,8 +83,8 @@ pub(crate) async fn a_fork_at_zero_shares_nothing<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_fork_ends_where_its_parent_does<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_fork_ends_where_its_parent_does(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     run(&journal, "run", "thread").await;
@@ -101,8 +101,8 @@ pub(crate) async fn a_fork_ends_where_its_parent_does<H: Harness>() {
     );
 }
 
-pub(crate) async fn reading_crosses_every_border<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn reading_crosses_every_border(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "0", &["0a", "0b", "0c"]).await;
     fork(&journal, "0", Some(3), "1").await;
@@ -133,8 +133,8 @@ pub(crate) async fn reading_crosses_every_border<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_rewind_ends_a_span<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_rewind_ends_a_span(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b", "c"]).await;
     rewind(&journal, "thread", 1, &["d"]).await;
@@ -156,8 +156,8 @@ pub(crate) async fn a_rewind_ends_a_span<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_fork_keeps_the_rewinds_before_it<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_fork_keeps_the_rewinds_before_it(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b", "c"]).await;
     rewind(&journal, "thread", 1, &["d"]).await;

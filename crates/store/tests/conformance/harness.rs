@@ -1,4 +1,4 @@
-//! What a backend brings to the suite, and the words in which the suite speaks.
+//! Where the stores of the suite are, and the words in which the suite speaks.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,73 @@ use throughline_core::{
 };
 use throughline_store::{Journal, MasterKey, Options, open};
 
+/// Where a store is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    SqliteWithKey,
+    /// On the server that `scripts/postgres run` starts.
+    Postgres,
+}
+
 /// A place for a store of its own.
-pub(crate) trait Harness: Sized {
-    /// An empty place; nothing where this machine has none.
-    async fn fresh() -> Option<Self>;
+pub(crate) struct Harness {
+    on: Database,
+    url: String,
+    folder: Folder,
+}
+
+impl Harness {
+    /// An empty place.
+    pub(crate) fn fresh(on: Database) -> Self {
+        let folder = Folder::new();
+        let url = match on {
+            Database::Postgres => throughline_testkit::postgres_database(),
+            Database::Sqlite | Database::SqliteWithKey => {
+                format!("sqlite://{}", folder.file(FILE).display())
+            }
+        };
+        Self { on, url, folder }
+    }
 
     /// Where the store is.
-    fn url(&self) -> String;
+    pub(crate) fn url(&self) -> String {
+        self.url.clone()
+    }
 
     /// How it is opened.
-    fn options(&self) -> Options;
+    pub(crate) fn options(&self) -> Options {
+        let has_key = self.on == Database::SqliteWithKey;
+        Options { master_key: has_key.then(|| master_key('a')), ..Options::default() }
+    }
 
     /// A folder for what lies beside it.
-    fn folder(&self) -> &Folder;
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
 
     /// Reads for as long as what it gives is not dropped, so that what was destroyed meanwhile cannot leave the files.
-    async fn reader(&self) -> Box<dyn std::any::Any + Send>;
+    pub(crate) async fn reader(&self) -> Box<dyn std::any::Any + Send> {
+        if self.on == Database::Postgres {
+            let connected = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute("BEGIN; SELECT count(*) FROM salts;").await.unwrap();
+            return Box::new(client);
+        }
+        let file = rusqlite::Connection::open(self.folder.file(FILE)).unwrap();
+        file.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
+        Box::new(file)
+    }
 
     /// Opens it: for the first time, again, or as another node.
-    async fn open(&self) -> Journal {
-        open(&self.url(), &self.options()).await.expect("the store opens")
+    pub(crate) async fn open(&self) -> Journal {
+        open(&self.url, &self.options()).await.expect("the store opens")
     }
 }
+
+/// The file of a store on SQLite.
+const FILE: &str = "store.db";
 
 /// A folder that is removed when it is dropped.
 pub(crate) struct Folder(PathBuf);
@@ -59,69 +104,6 @@ impl Drop for Folder {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
-
-/// SQLite, without a master key.
-pub(crate) struct Sqlite(Folder);
-
-impl Harness for Sqlite {
-    async fn fresh() -> Option<Self> {
-        Some(Self(Folder::new()))
-    }
-
-    fn url(&self) -> String {
-        format!("sqlite://{}", self.0.file("store.db").display())
-    }
-
-    fn options(&self) -> Options {
-        Options::default()
-    }
-
-    fn folder(&self) -> &Folder {
-        &self.0
-    }
-
-    async fn reader(&self) -> Box<dyn std::any::Any + Send> {
-        let file = rusqlite::Connection::open(self.0.file("store.db")).unwrap();
-        file.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
-        Box::new(file)
-    }
-}
-
-/// SQLite with a master key.
-pub(crate) struct SqliteWithKey(Sqlite);
-
-impl Harness for SqliteWithKey {
-    async fn fresh() -> Option<Self> {
-        Sqlite::fresh().await.map(Self)
-    }
-
-    fn url(&self) -> String {
-        self.0.url()
-    }
-
-    fn options(&self) -> Options {
-        Options { master_key: Some(master_key('a')), ..Options::default() }
-    }
-
-    fn folder(&self) -> &Folder {
-        self.0.folder()
-    }
-
-    async fn reader(&self) -> Box<dyn std::any::Any + Send> {
-        self.0.reader().await
-    }
-}
-
-/// Opens a fresh store, or ends the test where this machine has no place for one.
-macro_rules! fresh {
-    ($harness:ty) => {
-        match <$harness as $crate::harness::Harness>::fresh().await {
-            Some(harness) => harness,
-            None => return,
-        }
-    };
-}
-pub(crate) use fresh;
 
 /// A master key of one digit.
 pub(crate) fn master_key(digit: char) -> MasterKey {

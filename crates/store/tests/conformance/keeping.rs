@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn api_keys_are_kept_as_hashes(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     assert!(!journal.has_api_keys().await.unwrap());
     let limits = KeyLimits {
@@ -68,8 +68,8 @@ pub(crate) async fn api_keys_are_kept_as_hashes<H: Harness>() {
     assert_eq!(journal.api_key(&three.secret).await.unwrap().unwrap().id, three.id);
 }
 
-pub(crate) async fn tenants_see_nothing_of_each_other<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let claim = VaultKey::Claim("claim".into());
     let record = item("ours").about(about_item(&log("thread"), "one"));
@@ -145,8 +145,8 @@ pub(crate) async fn tenants_see_nothing_of_each_other<H: Harness>() {
     assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
 }
 
-pub(crate) async fn relaxed_writes_are_kept<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn relaxed_writes_are_kept(on: Database) {
+    let harness = Harness::fresh(on);
     let options = Options { durability: Durability::Relaxed, ..harness.options() };
     let journal = open(&harness.url(), &options).await.unwrap();
     thread(&journal, "thread", &[]).await;
@@ -162,8 +162,8 @@ pub(crate) async fn relaxed_writes_are_kept<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_short_queue_keeps_the_order<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_short_queue_keeps_the_order(on: Database) {
+    let harness = Harness::fresh(on);
     let options = Options { queue: 1, ..harness.options() };
     let journal = open(&harness.url(), &options).await.unwrap();
     thread(&journal, "thread", &[]).await;
@@ -188,8 +188,8 @@ pub(crate) async fn a_short_queue_keeps_the_order<H: Harness>() {
     assert_eq!(all, (1..=200).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_closed_store_says_so<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_closed_store_says_so(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     let lease = journal.lease(&us(), &log("other"), "we", Duration::from_secs(9)).await.unwrap();
@@ -240,9 +240,9 @@ pub(crate) async fn a_closed_store_says_so<H: Harness>() {
     assert_eq!(read(&journal, "thread").await.len(), acknowledged);
 }
 
-pub(crate) async fn nodes_may_begin_at_once<H: Harness>() {
+pub(crate) async fn nodes_may_begin_at_once(on: Database) {
     for _ in 0..3 {
-        let harness = fresh!(H);
+        let harness = Harness::fresh(on);
         let mut nodes = JoinSet::new();
         for node in 0..6 {
             let (url, options) = (harness.url(), harness.options());

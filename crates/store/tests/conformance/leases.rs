@@ -43,8 +43,8 @@ fn is_fenced<T>(outcome: Result<T, StoreError>) -> bool {
     matches!(outcome, Err(StoreError::Fenced { log: found }) if found == log("thread"))
 }
 
-pub(crate) async fn a_held_log_takes_only_its_holders_writes<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_held_log_takes_only_its_holders_writes(on: Database) {
+    let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, LONG).await;
@@ -71,8 +71,8 @@ pub(crate) async fn a_held_log_takes_only_its_holders_writes<H: Harness>() {
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
 }
 
-pub(crate) async fn a_paused_holder_writes_nothing_late<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_paused_holder_writes_nothing_late(on: Database) {
+    let harness = Harness::fresh(on);
     let (paused, other) = (harness.open().await, harness.open().await);
     thread(&paused, "thread", &[]).await;
     let lease = hold(&paused, SHORT).await;
@@ -85,8 +85,8 @@ pub(crate) async fn a_paused_holder_writes_nothing_late<H: Harness>() {
     assert_eq!(texts(&paused, "thread").await, numbered(&[(1, "in time")]));
 }
 
-pub(crate) async fn each_lease_has_a_higher_fence<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn each_lease_has_a_higher_fence(on: Database) {
+    let harness = Harness::fresh(on);
     let mut journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let mut before = 0;
@@ -102,8 +102,8 @@ pub(crate) async fn each_lease_has_a_higher_fence<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_lease_expires<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_lease_expires(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, SHORT).await;
@@ -114,8 +114,8 @@ pub(crate) async fn a_lease_expires<H: Harness>() {
     assert!(written.at >= lease.until, "{} {}", written.at, lease.until);
 }
 
-pub(crate) async fn a_renewed_lease_goes_on<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_renewed_lease_goes_on(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, Duration::from_secs(20)).await;
@@ -131,8 +131,8 @@ pub(crate) async fn a_renewed_lease_goes_on<H: Harness>() {
     assert!(ever.until > renewed.until);
 }
 
-pub(crate) async fn a_released_log_is_free<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_released_log_is_free(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, LONG).await;
@@ -146,8 +146,8 @@ pub(crate) async fn a_released_log_is_free<H: Harness>() {
     assert_eq!(write(&journal, "held", Some(next.fence)).await.unwrap(), 2);
 }
 
-pub(crate) async fn a_log_is_held_before_it_begins<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_log_is_held_before_it_begins(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let lease = hold(&journal, LONG).await;
     let opening = || Append::to("thread").opening(LogOpening::thread());
@@ -157,8 +157,8 @@ pub(crate) async fn a_log_is_held_before_it_begins<H: Harness>() {
     assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
 }
 
-pub(crate) async fn one_of_many_gets_the_lease<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn one_of_many_gets_the_lease(on: Database) {
+    let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
     let mut tries = JoinSet::new();
@@ -191,8 +191,8 @@ async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
     }
 }
 
-pub(crate) async fn a_run_that_nobody_is_at_is_found<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_that_nobody_is_at_is_found(on: Database) {
+    let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     let them = Tenant::from("them");
     running(&journal, &us(), "begun").await;
@@ -207,8 +207,8 @@ pub(crate) async fn a_run_that_nobody_is_at_is_found<H: Harness>() {
     assert_eq!(unattended(&other, LONG).await, []);
 }
 
-pub(crate) async fn a_run_that_somebody_is_at_is_left_alone<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_that_somebody_is_at_is_left_alone(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     running(&journal, &us(), "held").await;
     running(&journal, &us(), "waits").await;
@@ -221,8 +221,8 @@ pub(crate) async fn a_run_that_somebody_is_at_is_left_alone<H: Harness>() {
     assert_eq!(unattended(&journal, Duration::ZERO).await, []);
 }
 
-pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, expires_in) in [("soon", Some(SHORT)), ("late", Some(LONG)), ("never", None)] {
         running(&journal, &us(), name).await;

@@ -1,7 +1,6 @@
 //! One suite for every backend: what a store must do, whichever database lies below it.
 //!
-//! Each behaviour is one function, generic over a [`harness::Harness`], and is run on SQLite, on SQLite with a master key,
-//! and on PostgreSQL.
+//! Each behaviour is one function, and is run on each [`harness::Database`].
 
 #![expect(
     clippy::expect_used,
@@ -28,11 +27,11 @@ mod run_events;
 mod state;
 mod vault;
 
-/// The suite: every behaviour by its theme. Hands all of them to a macro, with the harness.
+/// The suite: every behaviour by its theme. Hands all of them to a macro, with the database.
 macro_rules! suite {
-    ($with:ident, $harness:ty) => {
+    ($with:ident, $on:expr) => {
         $with! {
-            $harness;
+            $on;
             appends: sequences_have_no_gaps, sequences_have_no_gaps_with_many_writers,
                 an_expected_sequence_holds_or_conflicts, a_thread_and_its_run_begin_in_one_batch,
                 a_run_may_stand_before_its_thread, only_threads_have_runs_and_forks, a_log_begins_once, a_batch_is_kept_whole_or_not_at_all,
@@ -85,12 +84,13 @@ macro_rules! suite {
                 an_import_stops_where_others_write,
                 a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
-                the_master_key_is_changed_while_others_write;
+                the_master_key_is_changed_while_others_write,
+                who_writes_under_an_earlier_key_is_noticed, a_key_that_another_node_began_with_is_one_key;
             keeping: api_keys_are_kept_as_hashes, tenants_see_nothing_of_each_other,
                 relaxed_writes_are_kept, a_short_queue_keeps_the_order, a_closed_store_says_so,
                 nodes_may_begin_at_once;
             proofs: an_intact_store_is_proven, a_store_is_proven_while_others_write,
-                a_proof_ends_though_others_go_on, what_is_destroyed_meanwhile_was_said_to_be,
+                a_proof_ends_though_others_go_on, what_is_destroyed_meanwhile_is_no_damage,
                 manifests_are_signed_under_load_and_at_the_end, a_witness_is_another_stores_or_holds;
         }
     };
@@ -98,22 +98,24 @@ macro_rules! suite {
 
 /// A test for each behaviour.
 macro_rules! tests {
-    ($harness:ty; $($theme:ident: $($behaviour:ident),+;)+) => {
+    ($on:expr; $($theme:ident: $($behaviour:ident),+;)+) => {
         $(mod $theme {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                crate::$theme::$behaviour::<$harness>().await;
+                crate::$theme::$behaviour($on).await;
             })+
         })+
     };
 }
 
 mod sqlite {
-    suite!(tests, crate::harness::Sqlite);
+    suite!(tests, crate::harness::Database::Sqlite);
 }
 
 mod sqlite_with_key {
-    suite!(tests, crate::harness::SqliteWithKey);
+    suite!(tests, crate::harness::Database::SqliteWithKey);
 }
 
-mod postgres;
+mod postgres {
+    suite!(tests, crate::harness::Database::Postgres);
+}

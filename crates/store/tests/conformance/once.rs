@@ -5,8 +5,8 @@ use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-pub(crate) async fn a_repeated_batch_gives_the_same_receipt<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_repeated_batch_gives_the_same_receipt(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let both = batch(items("thread", &["a", "b"])).once("one").once("two");
@@ -28,8 +28,8 @@ pub(crate) async fn a_repeated_batch_gives_the_same_receipt<H: Harness>() {
     assert_eq!(journal.commit(theirs).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
 }
 
-pub(crate) async fn mixed_names_are_refused<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn mixed_names_are_refused(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     journal.commit(batch(items("thread", &["a"])).once("one")).await.unwrap();
@@ -46,8 +46,8 @@ pub(crate) async fn mixed_names_are_refused<H: Harness>() {
     assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
 }
 
-pub(crate) async fn decisions_are_told_apart<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn decisions_are_told_apart(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let mut asking = batch(items("thread", &["?"]));
@@ -72,8 +72,8 @@ pub(crate) async fn decisions_are_told_apart<H: Harness>() {
     assert_eq!(sentence(both), wanted);
 }
 
-pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let both = batch(Append::to("run").opening(LogOpening::run("thread")))
         .append(items("thread", &["a"]).opening(LogOpening::thread()))
@@ -84,8 +84,8 @@ pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first<H: Harness>() 
     assert_eq!(again, Receipt { repeated: true, ..first });
 }
 
-pub(crate) async fn repeats_from_two_nodes_happen_once<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn repeats_from_two_nodes_happen_once(on: Database) {
+    let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
     for round in 0..5 {

@@ -25,8 +25,8 @@ async fn pending(journal: &Journal) -> Vec<Pending> {
     journal.pending(&us(), None).await.unwrap()
 }
 
-pub(crate) async fn what_is_asked_is_listed<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_is_asked_is_listed(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     thread(&journal, "other", &[]).await;
@@ -65,8 +65,8 @@ pub(crate) async fn what_is_asked_is_listed<H: Harness>() {
     assert_eq!(pending(&harness.open().await).await, both);
 }
 
-pub(crate) async fn one_of_two_deciders_wins<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn one_of_two_deciders_wins(on: Database) {
+    let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
     for round in 0..5 {
@@ -88,8 +88,8 @@ pub(crate) async fn one_of_two_deciders_wins<H: Harness>() {
     assert_eq!(read(&nodes[0], "thread").await.len(), 15);
 }
 
-pub(crate) async fn nothing_is_decided_twice<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn nothing_is_decided_twice(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     journal.commit(asking("one", "may I?", None)).await.unwrap();
@@ -104,8 +104,8 @@ pub(crate) async fn nothing_is_decided_twice<H: Harness>() {
     );
 }
 
-pub(crate) async fn nothing_is_decided_too_late<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn nothing_is_decided_too_late(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     journal.commit(asking("one", "may I?", Some(Duration::from_millis(20)))).await.unwrap();

@@ -7,8 +7,8 @@ use throughline_store::{Broken, Proof, Statement, parse_manifest};
 
 use crate::harness::*;
 
-pub(crate) async fn an_intact_store_is_proven<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn an_intact_store_is_proven(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let nothing = Proof { records: 0, gone: 0, segments: 0, manifests: 0, broken: None };
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap(), nothing);
@@ -29,8 +29,8 @@ pub(crate) async fn an_intact_store_is_proven<H: Harness>() {
     assert_eq!(shares.into_inner().unwrap().last(), Some(&1.0));
 }
 
-pub(crate) async fn a_store_is_proven_while_others_write<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_store_is_proven_while_others_write(on: Database) {
+    let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
     thread(&nodes[0], "large", &[]).await;
@@ -54,8 +54,8 @@ pub(crate) async fn a_store_is_proven_while_others_write<H: Harness>() {
     assert_eq!(proven(&nodes[1]).await.records, 400);
 }
 
-pub(crate) async fn a_proof_ends_though_others_go_on<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     let looks = AtomicU32::new(0);
@@ -65,31 +65,34 @@ pub(crate) async fn a_proof_ends_though_others_go_on<H: Harness>() {
         now(add(&journal, "thread", &["b"]));
     };
     let proof = journal.verify(None, &somebody_writes).await.unwrap();
-    // What there was, and what came while that was proven.
-    assert_eq!((proof.records, proof.broken), (2, None));
-    assert_eq!(proven(&journal).await.records, 3);
+    // What there was when it began.
+    assert_eq!((proof.records, proof.broken), (1, None));
+    assert_eq!(proven(&journal).await.records, 2);
 }
 
-pub(crate) async fn what_is_destroyed_meanwhile_was_said_to_be<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     // More than one look, so that something is destroyed between two.
+    thread(&journal, "seen", &["a", "b", "c"]).await;
     thread(&journal, "many", &["a"; 600]).await;
-    thread(&journal, "thread", &["a", "b"]).await;
+    thread(&journal, "unseen", &["a", "b"]).await;
     let looks = AtomicU32::new(0);
     let somebody_forgets = |_| {
         if looks.fetch_add(1, Ordering::Relaxed) == 0 {
-            now(journal.forget(&us(), &log("thread"), None)).unwrap();
+            for thread in ["seen", "unseen"] {
+                now(journal.forget(&us(), &log(thread), None)).unwrap();
+            }
         }
-        now(add(&journal, "many", &["b"]));
     };
     let proof = journal.verify(None, &somebody_forgets).await.unwrap();
-    assert_eq!((proof.gone, proof.broken), (2, None));
-    assert!(looks.into_inner() > 1);
+    assert_eq!((proof.records, proof.gone, proof.broken), (605, 2, None));
+    assert_eq!(looks.into_inner(), 2);
+    assert_eq!(proven(&journal).await.gone, 5);
 }
 
-pub(crate) async fn manifests_are_signed_under_load_and_at_the_end<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     // Under load: writes and other acts, without a pause.
@@ -104,7 +107,7 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end<H: Harness>()
         }
     })
     .await;
-    assert!(written > 10, "{written}");
+    assert!(written > 1, "{written}");
     // Without load: what was written last is signed within a second, though others hold and release.
     add(&journal, "thread", &["last"]).await;
     let before = journal.stats().await.unwrap().manifests;
@@ -127,8 +130,8 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end<H: Harness>()
     assert_eq!(proof.broken, None);
 }
 
-pub(crate) async fn a_witness_is_another_stores_or_holds<H: Harness>() {
-    let (harness, elsewhere) = (fresh!(H), fresh!(H));
+pub(crate) async fn a_witness_is_another_stores_or_holds(on: Database) {
+    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     thread(&journal, "thread", &["a"]).await;
     thread(&other, "thread", &["a"]).await;

@@ -42,8 +42,8 @@ async fn prune(journal: &Journal, retention: Retention, at: i8) -> Destroyed {
     journal.prune(&us(), retention, day(at), &|_| {}).await.unwrap()
 }
 
-pub(crate) async fn a_thread_stays_for_its_forks<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_thread_stays_for_its_forks(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     old(&journal, "thread", 1, "a").await;
     old_log(&journal, "fork", LogOpening::fork("thread", 1), 2, "b").await;
@@ -65,8 +65,8 @@ pub(crate) async fn a_thread_stays_for_its_forks<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn forks_without_content_go_with_their_thread<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn forks_without_content_go_with_their_thread(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     old(&journal, "thread", 1, "a").await;
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
@@ -77,8 +77,8 @@ pub(crate) async fn forks_without_content_go_with_their_thread<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn what_is_used_meanwhile_stays<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_is_used_meanwhile_stays(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, at) in [("first", 1), ("written", 2), ("run on", 3), ("forked", 4), ("last", 5)] {
         old(&journal, name, at, "a").await;
@@ -106,8 +106,8 @@ pub(crate) async fn what_is_used_meanwhile_stays<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn old_threads_expire<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn old_threads_expire(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     old(&journal, "old", 1, "a").await;
     old(&journal, "used", 1, "b").await;
@@ -125,8 +125,8 @@ pub(crate) async fn old_threads_expire<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn the_oldest_threads_make_room<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn the_oldest_threads_make_room(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, day) in [("second", 2), ("first", 1), ("third", 3)] {
         old(&journal, name, day, &"x".repeat(100)).await;

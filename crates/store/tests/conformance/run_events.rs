@@ -33,8 +33,8 @@ async fn push(run: &RunEvents, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-pub(crate) async fn deltas_are_packed_and_not_waited_for<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn deltas_are_packed_and_not_waited_for(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=5000).await;
@@ -53,8 +53,8 @@ pub(crate) async fn deltas_are_packed_and_not_waited_for<H: Harness>() {
     assert_eq!(events(&journal).await.last().unwrap(), &(5030, Bytes::from(large)));
 }
 
-pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=3).await;
@@ -84,8 +84,8 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it<H: Harness>()
     assert_eq!(events(&journal).await, deltas(1..=200));
 }
 
-pub(crate) async fn a_pack_is_written_when_it_is_old<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_pack_is_written_when_it_is_old(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     for round in 1..=3 {
@@ -95,8 +95,8 @@ pub(crate) async fn a_pack_is_written_when_it_is_old<H: Harness>() {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn a_pack_is_written_at_the_end<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_pack_is_written_at_the_end(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
@@ -104,8 +104,8 @@ pub(crate) async fn a_pack_is_written_at_the_end<H: Harness>() {
     assert_eq!(events(&journal).await, deltas(1..=2));
 }
 
-pub(crate) async fn a_failure_is_told_to_the_next_commit<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_failure_is_told_to_the_next_commit(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let time = Duration::from_mins(10);
     let lease = journal.lease(&us(), &log("run"), "first", time).await.unwrap();
@@ -121,8 +121,8 @@ pub(crate) async fn a_failure_is_told_to_the_next_commit<H: Harness>() {
     assert_eq!(read(&journal, "thread").await, []);
 }
 
-pub(crate) async fn what_a_refused_commit_carried_is_not_lost<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_a_refused_commit_carried_is_not_lost(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
@@ -133,8 +133,8 @@ pub(crate) async fn what_a_refused_commit_carried_is_not_lost<H: Harness>() {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn what_a_repeated_commit_carried_is_not_lost<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_a_repeated_commit_carried_is_not_lost(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
@@ -148,8 +148,8 @@ pub(crate) async fn what_a_repeated_commit_carried_is_not_lost<H: Harness>() {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn packs_are_split_by_what_they_are_about<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     let (one, two) = (Name::from("thread/one"), Name::from("thread/two"));
@@ -175,8 +175,8 @@ pub(crate) async fn packs_are_split_by_what_they_are_about<H: Harness>() {
     assert_eq!(left, [1, 4, 5]);
 }
 
-pub(crate) async fn callers_who_leave_lose_and_repeat_nothing<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
+    let harness = Harness::fresh(on);
     // The queue is short and others fill it, so that some callers leave before their batch is in it, and some after.
     let journal = open(&harness.url(), &Options { queue: 1, ..harness.options() }).await.unwrap();
     let run = begin(&journal, None).await;
@@ -214,8 +214,8 @@ pub(crate) async fn callers_who_leave_lose_and_repeat_nothing<H: Harness>() {
     proven(&journal).await;
 }
 
-pub(crate) async fn whoever_leaves_early_loses_nothing<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn whoever_leaves_early_loses_nothing(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;

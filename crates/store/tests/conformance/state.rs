@@ -80,8 +80,8 @@ async fn rewind(journal: &Journal, name: &str, to: u64) {
     journal.commit(batch(append)).await.unwrap();
 }
 
-pub(crate) async fn checkpoints_hold_only_in_their_own_history<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn checkpoints_hold_only_in_their_own_history(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     assert_eq!(found(&journal, "thread", u64::MAX).await, None);
@@ -106,8 +106,8 @@ pub(crate) async fn checkpoints_hold_only_in_their_own_history<H: Harness>() {
     assert_eq!(state(&journal, "thread").await, "");
 }
 
-pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     assert_eq!(checkpoint(&journal, "thread").await, 2);
@@ -132,8 +132,8 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint<H: Harness>(
     assert_eq!(state(&journal, "early").await, "a");
 }
 
-pub(crate) async fn state_after_a_rewind_is_the_state_before<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     // What the state was when the log stood at each place.
@@ -174,10 +174,10 @@ pub(crate) async fn state_after_a_rewind_is_the_state_before<H: Harness>() {
     }
 }
 
-pub(crate) async fn opening_reads_a_bounded_number_of_records<H: Harness>() {
+pub(crate) async fn opening_reads_a_bounded_number_of_records(on: Database) {
     const ITEMS: u64 = 100_000;
     const PAGE: u64 = 2_000;
-    let harness = fresh!(H);
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let mut folded = Folded::<Count>::open(&journal, &us(), &log("thread")).await.unwrap();
@@ -207,8 +207,8 @@ pub(crate) async fn opening_reads_a_bounded_number_of_records<H: Harness>() {
     assert!(most <= 2 * PAGE, "{reads:?}");
 }
 
-pub(crate) async fn checkpoints_are_due_now_and_then<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn checkpoints_are_due_now_and_then(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let mut folded = Folded::<Texts>::open(&journal, &us(), &log("thread")).await.unwrap();

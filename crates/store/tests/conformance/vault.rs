@@ -50,8 +50,8 @@ async fn find(journal: &Journal, keys: &[VaultKey]) -> Vec<Option<Found>> {
     journal.find(&us(), keys).await.unwrap().found
 }
 
-pub(crate) async fn a_turn_is_found_by_its_claim<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_turn_is_found_by_its_claim(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[claim("a")]).await;
@@ -64,8 +64,8 @@ pub(crate) async fn a_turn_is_found_by_its_claim<H: Harness>() {
     assert_eq!(find(&harness.open().await, &keys).await, wanted);
 }
 
-pub(crate) async fn all_keys_of_a_turn_find_it<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn all_keys_of_a_turn_find_it(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     let keys = [claim("a"), id("a"), id("b"), chain(1), chain(2)];
@@ -79,8 +79,8 @@ pub(crate) async fn all_keys_of_a_turn_find_it<H: Harness>() {
     assert_eq!(find(&journal, &twice).await, [one(), two(0), None, one()]);
 }
 
-pub(crate) async fn an_id_finds_only_what_it_names_alone<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn an_id_finds_only_what_it_names_alone(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[id("call_0"), id("msg_1"), id("msg_1")]).await;
@@ -90,8 +90,8 @@ pub(crate) async fn an_id_finds_only_what_it_names_alone<H: Harness>() {
     assert_eq!(find(&journal, &[id("call_0"), id("msg_1"), id("msg_2")]).await, wanted);
 }
 
-pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[chain(1)]).await;
@@ -102,8 +102,8 @@ pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others<H: Harness>()
     assert_eq!(find(&journal, &[chain(1), chain(2), chain(3)]).await, wanted);
 }
 
-pub(crate) async fn turns_know_their_parents<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn turns_know_their_parents(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[claim("1")]).await;
@@ -118,8 +118,8 @@ pub(crate) async fn turns_know_their_parents<H: Harness>() {
     assert_eq!(sentence(outcome), "one is the name of another turn: choose a new one");
 }
 
-pub(crate) async fn another_tenants_turns_are_not_found<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     let keys = [claim("a"), id("a"), chain(1)];
@@ -140,8 +140,8 @@ pub(crate) async fn another_tenants_turns_are_not_found<H: Harness>() {
     assert_eq!(find(&journal, &[id("a")]).await, [found(turn("one", None, 1), 0)]);
 }
 
-pub(crate) async fn a_forgotten_turn_says_so<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn a_forgotten_turn_says_so(on: Database) {
+    let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[claim("a")]).await;
@@ -150,8 +150,8 @@ pub(crate) async fn a_forgotten_turn_says_so<H: Harness>() {
     assert_eq!(find(&journal, &[claim("a")]).await, [found(gone, 0)]);
 }
 
-pub(crate) async fn what_is_destroyed_begins_an_era<H: Harness>() {
-    let harness = fresh!(H);
+pub(crate) async fn what_is_destroyed_begins_an_era(on: Database) {
+    let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     thread(&journal, "turns", &[]).await;
     let era = async |tenant| journal.find(&tenant, &[claim("a")]).await.unwrap().era;

@@ -4,6 +4,7 @@ pub(crate) mod official;
 pub(crate) mod scripted;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -175,7 +176,7 @@ pub(crate) async fn serve_on(
         Arc::new(store.clone()),
         Arc::new(Unpriced),
         Arc::new(Silent),
-        Limits::default(),
+        Limits { capture: Duration::from_mins(1), ..Limits::default() },
     )
     .unwrap();
     let gateway = Gateway {

@@ -276,7 +276,7 @@ fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: &Arc<Semap
     ];
     let tools = tools.map(|spec| Arc::new(Noting(spec, Arc::clone(ran))) as Arc<dyn Tool>);
     let mut runner = Runner::new(store, Arc::new(models), ports).with_tools(tools);
-    runner.lease = Duration::from_millis(500);
+    runner.lease = Duration::from_secs(1);
     AgentApi::new(runner).with_ping(Duration::from_millis(50))
 }
 
@@ -350,7 +350,8 @@ impl Scene {
         (status, answer)
     }
 
-    /// The frames of a stream, the last of which says that it is done.
+    /// The frames of a stream, the last of which says that it is done. That it is still there it says whenever it is quiet, so
+    /// that is left out.
     pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
         let (status, said) = self.send("us", "POST", path, body).await;
         let text = String::from_utf8(said.to_vec()).unwrap();
@@ -360,6 +361,7 @@ impl Scene {
         frames
             .into_iter()
             .map(|frame| serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap())
+            .filter(|frame: &Value| frame["message_type"] != "ping")
             .collect()
     }
 

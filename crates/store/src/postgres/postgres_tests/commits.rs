@@ -173,7 +173,7 @@ async fn a_held_log_takes_only_what_shows_its_fence() {
     assert!(matches!(with(Guard::Behind(other)).await, Err(StoreError::Fenced { .. })));
 
     // The same owner takes it anew, behind a higher fence.
-    let second = node.lease(&tenant, &a, "one", Duration::from_millis(300)).await.unwrap();
+    let second = node.lease(&tenant, &a, "one", long).await.unwrap();
     assert!(second.fence > first.fence);
     assert!(matches!(with(Guard::Behind(first.fence)).await, Err(StoreError::Fenced { .. })));
     assert!(matches!(

@@ -1,0 +1,99 @@
+//! A store with a master key at the command line, and a new one while others write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use throughline_core::{Append, Batch, NewRecord, Store as _};
+use throughline_store::{MasterKey, Options};
+
+use crate::support::Ran;
+use crate::support::kept::Kept;
+
+#[test]
+fn a_store_with_a_master_key_opens_with_it_alone() {
+    let (old, new) = ("ab".repeat(32), "cd".repeat(32));
+    let options =
+        Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
+    let kept = Kept::small_with("keys", &options);
+    for (name, key) in [("old.key", &*old), ("new.key", &*new), ("bad.key", "abc")] {
+        std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
+    }
+    let told = |ran: &Ran, code: i32, message: &str| {
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        assert!(ran.err.contains(message), "{}", ran.err);
+        assert!(!ran.err.contains(&old) && !ran.err.contains(&new), "a key was shown");
+    };
+    told(&kept.run(&["threads"]), 69, "--master-key-file or THROUGHLINE_MASTER_KEY");
+    told(
+        &kept.run(&["threads", "--master-key-file", "new.key"]),
+        69,
+        "the master key does not open",
+    );
+    told(&kept.run(&["threads", "--master-key-file", "bad.key"]), 2, "bad.key: a master key is 64");
+    told(&kept.run(&["threads", "--master-key-file", "none.key"]), 1, "none.key cannot be read");
+    let bad = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old[1..])], &["threads"], b"");
+    told(&bad, 2, "THROUGHLINE_MASTER_KEY: a master key is 64");
+    let ran = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old)], &["threads"], b"");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = kept.run(&["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("rotated: 12 contents"), "{}", ran.out);
+    told(
+        &kept.run(&["threads", "--master-key-file", "old.key"]),
+        69,
+        "the master key does not open",
+    );
+    let both = ["--master-key-file", "new.key", "--retired-key-file", "old.key"];
+    let ran = kept.run(&[&["verify"][..], &both].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+}
+
+#[test]
+fn a_rotation_says_that_somebody_is_behind() {
+    let (old, new) = ("ab".repeat(32), "cd".repeat(32));
+    let options =
+        Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
+    let kept = Kept::small_with("behind", &options);
+    for (name, key) in [("old.key", &*old), ("new.key", &*new)] {
+        std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
+    }
+    let first = ["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"];
+    let again = ["rotate", "--master-key-file", "new.key", "--retired-key-file", "old.key"];
+    let again = [&again[..], &["--new-key-file", "new.key", "--format", "json"]].concat();
+    // Somebody who has the old key only writes for as long as that takes.
+    let (wrote, written) = mpsc::channel();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            kept.written(&options, async |journal| {
+                while !stop.load(Ordering::Relaxed) {
+                    let append = Append::to("trip").record(NewRecord::new("note", "on"));
+                    journal.commit(Batch::of("default").append(append)).await.unwrap();
+                    wrote.send(()).ok();
+                }
+            });
+        });
+        written.recv().unwrap();
+        let mut ran = kept.run(&first);
+        // Each time it is likely that something is written meanwhile, and not certain.
+        for _ in 0..100 {
+            if ran.code != 0 {
+                break;
+            }
+            ran = kept.run(&again);
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        assert!(
+            ran.err.contains("not done: something is wrapped under an earlier key"),
+            "{}",
+            ran.err
+        );
+    });
+    let ran = kept.run(&again);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert!(ran.out.contains("\"behind\":false"), "{}", ran.out);
+    // Now the new key is enough.
+    let ran = kept.run(&["verify", "--master-key-file", "new.key"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+}
