@@ -176,7 +176,7 @@ pub(crate) async fn serve_on(
         Arc::new(store.clone()),
         Arc::new(Unpriced),
         Arc::new(Silent),
-        Limits { capture: Duration::from_mins(1), ..Limits::default() },
+        Limits { capture: Duration::from_secs(5), ..Limits::default() },
     )
     .unwrap();
     let gateway = Gateway {

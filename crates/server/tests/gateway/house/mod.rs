@@ -217,8 +217,8 @@ pub(crate) struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            // What is kept is looked at, however slow the disk is.
-            limits: Limits { capture: Duration::from_mins(1), ..Limits::default() },
+            // What is kept is looked at, on a slow disk, too.
+            limits: Limits { capture: Duration::from_secs(5), ..Limits::default() },
             admission: None,
             idle: Duration::from_mins(1),
             body_limit: 64 << 20,
