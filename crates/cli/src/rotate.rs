@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode, Failure> {
                 let contents = count(usize::try_from(wrapped).unwrap_or(usize::MAX), "content");
                 let mark = text::mark(!is_behind);
                 format!(
-                    "{mark} rotated: {contents} wrapped under the new key\n  \
+                    "{mark} {contents} wrapped under the new key\n  \
                      from now on give the new key, and the one before with --retired-key-file\n  \
                      backups that were made before still need the key that they were made under\n"
                 )
@@ -45,9 +45,8 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode, Failure> {
 
 /// Says that the old key is not yet out of use: then that is the exit code.
 fn behind() -> ExitCode {
-    let message = "something is wrapped under an earlier key: a process wrote meanwhile that was not given the \
-                   new one. Start it again with the new key, and the one before with --retired-key-file; \
-                   give the same two to `throughline rotate` once more";
+    let message = "something is wrapped under another key: somebody wrote meanwhile without the new one. Start \
+                   that one again with both keys, and ask for this again: see `throughline rotate --help`";
     text::notice("not done:", Style::new().red(), message);
     ExitCode::from(1)
 }

@@ -343,8 +343,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// What follows these rows of it. After fewer than it asks for nothing does: who looked until nothing comes would run after
-    /// whoever writes.
+    /// What follows these rows of it: nothing, where they are fewer than it asks for. Who looked until nothing came would run
+    /// after whoever writes.
     pub(crate) fn following(self, rows: &[Row]) -> Option<Self> {
         let is_full = usize::try_from(self.limit).is_ok_and(|limit| rows.len() >= limit);
         rows.last().filter(|_| is_full).map(|last| Self { after: last.seq, ..self })

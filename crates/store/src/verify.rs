@@ -70,7 +70,8 @@ struct Counts {
 }
 
 impl Journal {
-    /// Proves all that was written before now; others may go on. `witness` is a manifest that was exported earlier: with it, what was cut off is noticed too.
+    /// Proves all that was written before now; others may go on. `witness` is a manifest that was exported earlier: with it,
+    /// what was cut off is noticed too.
     pub async fn verify(
         &self,
         witness: Option<&Manifest>,
@@ -228,7 +229,7 @@ impl Journal {
                 return Err(broken(&place(chain), &format!("is damaged: {problem}")).into());
             }
             Err(StoreError::WrongKey) => {
-                let problem = "is sealed under a master key that nobody knows";
+                let problem = "is sealed under a master key that was not given";
                 return Err(broken(&place(chain), problem).into());
             }
             Err(error) => return Err(error.into()),

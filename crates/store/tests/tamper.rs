@@ -47,13 +47,15 @@ async fn proof_beside_a_writer(file: &Path) -> Result<Proof, StoreError> {
     let journal = opened(file).await?;
     let runtime = tokio::runtime::Handle::current();
     let somebody_writes = |_| {
-        let append = Append::to("meanwhile").record(NewRecord::new("item", "b"));
-        // A store that was changed may refuse it.
-        let write = journal.commit(Batch::of(Tenant::from("others")).append(append));
-        drop(tokio::task::block_in_place(|| runtime.block_on(write)));
+        for (tenant, log) in [("one", "other"), ("others", "meanwhile")] {
+            let append = Append::to(log).record(NewRecord::new("note", "b"));
+            // A store that was changed may refuse it.
+            let write = journal.commit(Batch::of(tenant).append(append));
+            drop(tokio::task::block_in_place(|| runtime.block_on(write)));
+        }
     };
     let append = Append::to("meanwhile").opening(LogOpening::thread());
-    drop(journal.commit(Batch::of(Tenant::from("others")).append(append)).await);
+    drop(journal.commit(Batch::of("others").append(append)).await);
     let proof = journal.verify(None, &somebody_writes).await;
     // What it wrote last need not be signed.
     drop(journal.close().await);

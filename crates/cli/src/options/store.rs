@@ -328,14 +328,16 @@ pub(crate) struct Stats {
     throughline rotate --master-key-file new.key --retired-key-file old.key --new-key-file new.key\n\n\
     A store that has no master key gets one. Others may read and write meanwhile, if they were\n\
     given the new key, and the old one as retired. Where it was interrupted, or somebody wrote\n\
-    under the old key meanwhile, it is asked for again as in the last line.\n\n\
+    under the old key meanwhile, it is asked for again as in the last line. Keep the old key until\n\
+    it exits with 0 and nobody writes without the new one.\n\n\
     JSON: `rotated`, the number of contents whose key was wrapped anew; `behind`, whether something\n\
-    is wrapped under an earlier key still.\n\n\
+    is wrapped under another key still.\n\n\
     Exit codes:\n  \
     0   everything is wrapped under the new key\n  \
-    1   somebody wrote under an earlier key meanwhile\n  \
+    1   something is not, because somebody wrote under another key meanwhile\n  \
     2   wrong usage, or a key that cannot be read\n  \
-    69  the store cannot be opened")]
+    65  the store is damaged, or has no master key yet and was given one\n  \
+    69  the store cannot be opened, or somebody keeps what was deleted from leaving its files")]
 pub(crate) struct Rotate {
     /// A file with the new master key, as 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]

@@ -37,7 +37,7 @@ fn a_store_with_a_master_key_opens_with_it_alone() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = kept.run(&["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert!(ran.out.contains("rotated: 12 contents"), "{}", ran.out);
+    assert!(ran.out.contains("12 contents wrapped under the new key"), "{}", ran.out);
     told(
         &kept.run(&["threads", "--master-key-file", "old.key"]),
         69,
@@ -64,8 +64,9 @@ fn a_rotation_says_that_somebody_is_behind() {
     let (wrote, written) = mpsc::channel();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            kept.written(&options, async |journal| {
+        let (stop, kept, options) = (&stop, &kept, &options);
+        scope.spawn(move || {
+            kept.written(options, async |journal| {
                 while !stop.load(Ordering::Relaxed) {
                     let append = Append::to("trip").record(NewRecord::new("note", "on"));
                     journal.commit(Batch::of("default").append(append)).await.unwrap();
@@ -85,7 +86,7 @@ fn a_rotation_says_that_somebody_is_behind() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
         assert!(
-            ran.err.contains("not done: something is wrapped under an earlier key"),
+            ran.err.contains("not done: something is wrapped under another key"),
             "{}",
             ran.err
         );

@@ -157,6 +157,9 @@ impl Said {
     }
 }
 
+/// How often a log is looked at from which somebody destroys meanwhile.
+const LOOKS: u32 = 8;
+
 impl Journal {
     /// Everything that is missing was said to be destroyed.
     pub(super) async fn prove_missing(&self, ledger: &Ledger) -> Result<(), Fault> {
@@ -224,9 +227,10 @@ impl Journal {
             let problem = proven.differs(&head, parent.as_ref());
             return problem.map_or(Ok(()), |problem| Err(differs(tenant, &head.log, &problem)));
         }
-        // Others wrote to it meanwhile, or destroyed what was proven.
+        // It goes on: others wrote to it meanwhile, or destroyed what was proven.
         let mut summary = self.summary_now(tenant, &head).await?;
-        while let Some(problem) = summary.differs(&head, parent.as_ref()) {
+        for _ in 0..LOOKS {
+            let Some(problem) = summary.differs(&head, parent.as_ref()) else { return Ok(()) };
             let Some(now) = self.backend.log(tenant, &head.log).await? else {
                 return Err(differs(tenant, &head.log, &problem));
             };
@@ -237,10 +241,11 @@ impl Journal {
             }
             (head, summary) = (now, anew);
         }
+        // Somebody destroys without a pause: the next proof tells.
         Ok(())
     }
 
-    /// What the log's own records say, up to where its row says that it ends. Whether that is true is not asked.
+    /// What the log's own records say, as far as there are any up to where its row says that it ends.
     async fn summary_now(&self, tenant: &Tenant, head: &LogHead) -> Result<Summary, Fault> {
         const PAGE: u32 = 500;
         let mut summary = Summary::before(head);

@@ -298,6 +298,20 @@ pub(crate) async fn unmarked_records_are_forgotten_with_the_others(on: Database)
     assert_eq!(texts(&journal, "thread").await[..2], [gone(1), gone(2)]);
 }
 
+pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
+    let harness = Harness::fresh(on);
+    let journal = harness.open().await;
+    let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
+    // Just behind a page, and pages behind.
+    for before in [255, 256, 1030] {
+        let name = format!("thread {before}");
+        let append = items(&name, &vec!["a"; before]).opening(LogOpening::thread());
+        journal.commit(batch(append.record(item(&unmarked)))).await.unwrap();
+        let outcome = journal.forget(&us(), &log(&name), Some("one")).await.unwrap();
+        assert_eq!((outcome.records, outcome.bytes), (1, unmarked.len() as u64));
+    }
+}
+
 pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];

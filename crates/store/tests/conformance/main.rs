@@ -72,7 +72,7 @@ macro_rules! suite {
                 a_held_log_is_forgotten_too, forgetting_reaches_backups,
                 what_was_left_undone_is_finished, nothing_begins_on_a_gone_thread,
                 an_item_is_forgotten_along_the_whole_line, unmarked_records_are_forgotten_with_the_others,
-                no_checkpoint_slips_through,
+                no_checkpoint_slips_through, an_item_is_found_however_long_its_thread_is,
                 what_begins_meanwhile_is_forgotten_too, who_holds_a_forgotten_item_goes_with_it,
                 large_contents_are_kept_once,
                 large_contents_are_not_shared_by_tenants;

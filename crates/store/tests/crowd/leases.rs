@@ -56,7 +56,7 @@ pub(crate) fn hold(url: &str) {
     figure(&format!("leases, {kind}"), said);
 }
 
-/// Stops one process after another for longer than a lease lasts, until they have done their work.
+/// Stops one process after another for longer than its first leases last, until they have done their work.
 fn disturb(children: &mut [Child]) -> u32 {
     let mut dice = Dice::new(11);
     let mut stops = 0;
