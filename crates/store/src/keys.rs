@@ -65,6 +65,8 @@ impl Keys {
             Some(_) => StoreError::WrongKey,
             None => StoreError::KeyMissing,
         };
+        // Others may begin at once. A secret is kept after the epoch under which it is wrapped, so it is looked for first.
+        let kept = backend.kept(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         let mut epochs = BTreeMap::new();
         let mut latest = 0;
         for (name, check) in backend.kept(EPOCH).await? {
@@ -83,7 +85,6 @@ impl Keys {
             return Err(refused);
         }
         // Nothing is changed before it is certain that the keys open the store.
-        let kept = backend.kept(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         if let Some((_, kept)) = &kept {
             match opened_secret(&epochs, kept) {
                 Err(StoreError::WrongKey) => return Err(refused),
