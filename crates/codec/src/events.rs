@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throughline_core::{Body, Delta, Event, Item, Json, Name, Reply};
 
+use crate::empty_text::EmptyTextFilter;
 use crate::frame::{Frame, FrameWriter, Framer, Framing};
 use crate::{Asked, Codec, CodecError, Decoder, Encoder};
 
@@ -74,6 +75,7 @@ impl StreamDecoder {
 
 /// Events in, bytes out: a wire's encoder and a frame writer.
 pub struct StreamEncoder {
+    filter: EmptyTextFilter,
     encoder: Box<dyn Encoder>,
     writer: FrameWriter,
 }
@@ -86,13 +88,16 @@ impl StreamEncoder {
 
     /// Writes what `codec` speaks in another framing.
     pub fn framed(codec: &dyn Codec, framing: Framing) -> Self {
-        Self { encoder: codec.encoder(), writer: FrameWriter::new(framing) }
+        let filter = EmptyTextFilter::new(codec.wire());
+        Self { filter, encoder: codec.encoder(), writer: FrameWriter::new(framing) }
     }
 
     /// Writes what the event says.
     pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        for frame in self.encoder.push(event)? {
-            self.writer.write(&frame, out);
+        for event in self.filter.push(event) {
+            for frame in self.encoder.push(&event)? {
+                self.writer.write(&frame, out);
+            }
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ mod crossing;
 mod draft;
 mod edit;
 mod effort;
+mod empty_text;
 mod error;
 mod events;
 mod frame;

@@ -13,6 +13,7 @@ use crate::dialect;
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing, Reached};
 use crate::keeper::{Keeper, Open};
+use crate::model_name::ModelName;
 use crate::operations::{Capture, Fates};
 use crate::prepare::Ready;
 use crate::story::Story;
@@ -42,10 +43,16 @@ impl Exchange<'_> {
         self.ticket.note(|facts| facts.status = status);
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
         headers.extend(passed.cloned());
+        let asked_model = dialect::names(&self.wire, &asked.path, self.body.as_ref()).model;
+        let model = asked_model.filter(|name| *name != reached.model);
         let dresser = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
-            Dresser::new(self.wire.clone(), claims, ready.tenant.clone(), story.node.clone())
+            let (tenant, node) = (ready.tenant.clone(), story.node.clone());
+            Dresser::new(self.wire.clone(), claims, tenant, node, model.clone())
         });
+        let can_rename = is_same && compression::can_inflate(answer.header("content-encoding"));
+        let model = model.filter(|_| can_rename);
+        let model = model.map(|name| ModelName::new(self.wire.clone(), name));
         let mut keeper = Keeper {
             replay: Arc::clone(&self.gateway.replay),
             open: ready.conversation.map(|conversation| Open { conversation, story }),
@@ -64,8 +71,20 @@ impl Exchange<'_> {
             let to = speaker(&self.wire)?;
             self.ticket.note_stream();
             let slow_reader = self.gateway.operations.limits.slow_reader;
-            let relayed =
-                relay(Relay { answer, from, to, said, framing, dresser, keeper, slow_reader });
+            if model.is_some() {
+                headers.retain(|(name, _)| !is_content_encoding(name));
+            }
+            let relayed = relay(Relay {
+                answer,
+                from,
+                to,
+                said,
+                framing,
+                dresser,
+                model,
+                keeper,
+                slow_reader,
+            });
             if !is_same {
                 headers.push((Name::from("content-type"), Name::from(content_type(framing))));
             }
@@ -75,7 +94,11 @@ impl Exchange<'_> {
         let body = if status >= 400 {
             self.refusal(reached, answer, is_same, &mut keeper).await
         } else {
-            self.whole_answer(answer, &said, dresser, asked, &mut keeper).await
+            let answered = self.whole_answer(answer, &said, dresser, model, asked, &mut keeper);
+            answered.await.map(|(body, is_inflated)| {
+                headers.retain(|(name, _)| !is_inflated || !is_content_encoding(name));
+                body
+            })
         };
         match body {
             Ok(body) => Ok(Answered { status, headers, body: Outgoing::Whole(body) }),
@@ -107,15 +130,16 @@ impl Exchange<'_> {
         Ok(dialect::error(&self.wire, status, &message).bytes().clone())
     }
 
-    /// An answer that comes in one piece.
+    /// An answer that comes in one piece, and whether the gateway inflated it.
     async fn whole_answer(
         &self,
         answer: Answer,
         said: &Asked,
         dresser: Option<Dresser>,
+        model: Option<ModelName>,
         asked: &Request,
         keeper: &mut Keeper,
-    ) -> Result<Bytes, Problem> {
+    ) -> Result<(Bytes, bool), Problem> {
         let encoding = answer.header("content-encoding").map(Name::from);
         let body = whole(answer).await?;
         let from = speaker(&said.target.origin.wire)?;
@@ -126,16 +150,23 @@ impl Exchange<'_> {
             reply.map(|reply| (reply, readable))
         });
         match (reply, dresser) {
-            (Ok((reply, readable)), None) => {
-                keeper.keep(reply, Some(readable)).await;
-                Ok(body)
-            }
+            (Ok((reply, readable)), None) => match model {
+                Some(model) => {
+                    let shown = model.document(&readable);
+                    keeper.keep(reply, Some(shown.clone())).await;
+                    Ok((shown, true))
+                }
+                None => {
+                    keeper.keep(reply, Some(readable)).await;
+                    Ok((body, false))
+                }
+            },
             (Ok((reply, _)), Some(mut dresser)) => {
                 let shown = speaker(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
                 let shown = shown.map_err(|error| Problem::new(502, error.to_string()))?;
                 let shown = self.echoed(shown, asked);
                 keeper.keep(reply, Some(shown.clone())).await;
-                Ok(shown)
+                Ok((shown, false))
             }
             // What cannot be read passes all the same: the caller may know better.
             (Err(error), None) => {
@@ -144,7 +175,7 @@ impl Exchange<'_> {
                     facts.heard = body.len() as u64;
                 });
                 keeper.fail(200, &error).await;
-                Ok(body)
+                Ok((body, false))
             }
             (Err(error), Some(_)) => {
                 self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
@@ -182,6 +213,10 @@ pub(crate) fn passes_back(name: &str, is_same: bool) -> bool {
     const OF_BODY: &[&str] = &["content-type", "content-encoding"];
     let is = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
     !is(OWN) && (is_same || !is(OF_BODY))
+}
+
+fn is_content_encoding(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-encoding")
 }
 
 fn json_type() -> (Name, Name) {

@@ -2,9 +2,11 @@
 //! reasoning, and calls under ids of ours. Both come back from honest clients, and say which turn it was.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Event, Item, Json, Name, Native, NodeId, Reply, Side, Tenant, Thought, Wire, json,
+    Body, CallId, Event, Item, Json, Name, Native, NodeId, Origin, Reply, Side, Tenant, Thought,
+    Wire, json,
 };
 
 use crate::replay::Claims;
@@ -15,18 +17,27 @@ pub(crate) struct Dresser {
     claims: Claims,
     tenant: Tenant,
     node: NodeId,
+    /// The model's name as the caller wrote it, where the provider knows it under another.
+    model: Option<Name>,
     /// The numbers of the calls that were seen, by their own ids.
     calls: HashMap<Name, usize>,
 }
 
 impl Dresser {
-    pub(crate) fn new(wire: Wire, claims: Claims, tenant: Tenant, node: NodeId) -> Self {
-        Self { wire, claims, tenant, node, calls: HashMap::new() }
+    pub(crate) fn new(
+        wire: Wire,
+        claims: Claims,
+        tenant: Tenant,
+        node: NodeId,
+        model: Option<Name>,
+    ) -> Self {
+        Self { wire, claims, tenant, node, model, calls: HashMap::new() }
     }
 
     /// The answer as the caller is shown it.
     pub(crate) fn reply(&mut self, mut reply: Reply) -> Reply {
         reply.id = self.id(reply.id);
+        reply.origin = self.origin(reply.origin);
         reply.items = reply.items.into_iter().map(|item| self.item(item)).collect();
         reply
     }
@@ -34,7 +45,9 @@ impl Dresser {
     /// A part of the stream as the caller is shown it.
     pub(crate) fn event(&mut self, event: Event) -> Event {
         match event {
-            Event::Began { id, origin } => Event::Began { id: self.id(id), origin },
+            Event::Began { id, origin } => {
+                Event::Began { id: self.id(id), origin: self.origin(origin) }
+            }
             Event::Opened { index, id, mut body } => {
                 self.name(&mut body);
                 Event::Opened { index, id, body }
@@ -44,6 +57,14 @@ impl Dresser {
             }
             Event::Ended(reply) => Event::Ended(Box::new(self.reply(*reply))),
             other => other,
+        }
+    }
+
+    /// The origin that names the model as the caller wrote it. What is kept names the model that answered.
+    fn origin(&self, origin: Arc<Origin>) -> Arc<Origin> {
+        match &self.model {
+            Some(model) => Arc::new(Origin { answered: model.clone(), ..Origin::clone(&origin) }),
+            None => origin,
         }
     }
 

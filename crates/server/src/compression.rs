@@ -29,6 +29,11 @@ fn is_readable(coding: &str) -> bool {
     READABLE.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
+/// Whether an answer of that `content-encoding` can be inflated.
+pub(crate) fn can_inflate(encoding: Option<&str>) -> bool {
+    !matches!(Inflater::of(encoding), Inflater::Unreadable)
+}
+
 /// A whole answer, inflated.
 pub(crate) fn inflated(encoding: Option<&str>, body: &Bytes) -> io::Result<Bytes> {
     let mut inflater = Inflater::of(encoding);

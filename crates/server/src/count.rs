@@ -61,6 +61,8 @@ impl Exchange<'_> {
         let unfolded = resumed.at(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
         let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };
         let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
+        let references = self.resolve_references(&renamed, body, &reached, end_user.as_deref());
+        let renamed = references.await?.map_or(renamed, |references| references.for_target);
         let (inner, is_wrapped) = unwrapped(&renamed);
         let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
         let to = speaker(&target.origin.wire)?;

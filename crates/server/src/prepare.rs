@@ -10,6 +10,7 @@ use crate::dialect::{self, Names};
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Reached, ReplayMode};
 use crate::prefix;
+use crate::references::References;
 use crate::replay::{Claims, Conversation, Finding};
 use crate::stored::Stored;
 use crate::story::{self, Looked, Story};
@@ -70,6 +71,15 @@ impl Exchange<'_> {
         story: &mut Story,
     ) -> Result<Ready, Problem> {
         let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
+        let references = Box::pin(self.resolve_references(whole, body, reached, end_user)).await?;
+        if let Some(References { whole, .. }) = &references {
+            // Later requests go on from the items, even if their response is deleted.
+            let (asked, _) = self.named(&request, self.body.as_ref())?;
+            let whole = Request { body: whole.clone(), ..request.clone() };
+            let whole = dialect::renamed(&self.wire, whole, &reached.model, &asked);
+            story.texts.whole = whole.body;
+        }
+        let whole = references.as_ref().map_or(whole, |references| &references.expanded);
         let Read { call, target, tenant } = self.read(whole, body, reached)?;
         story.tenant = tenant.clone();
         let to = speaker(&target.origin.wire)?;
@@ -83,10 +93,16 @@ impl Exchange<'_> {
         }
         let (mut encoded, restored) = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
-            // It has the conversation itself, and needs to be told only what is new.
-            let Read { mut call, .. } = self.read(&request, body, reached)?;
+            // The target has the conversation itself, so only what is new is sent.
+            let new = Box::pin(self.resolve_references(&request, body, reached, end_user)).await?;
+            let new = new.as_ref().map_or(&request, |references| &references.for_target);
+            let Read { mut call, .. } = self.read(new, body, reached)?;
             Claims::remove(&mut call, Why::Foreign);
             encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
+        } else if let Some(references) = references.filter(|found| found.keeps_references) {
+            // The target resolves the references to items that it keeps.
+            let Read { call, .. } = self.read(&references.for_target, body, reached)?;
+            (encoded, _) = Box::pin(self.restored(to, call, end_user, &tenant)).await?;
         }
         let (conversation, findings) = restored.unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
@@ -100,6 +116,15 @@ impl Exchange<'_> {
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
+    /// The target that a request reaches, and the tenant whose conversation it is.
+    pub(crate) fn target(&self, reached: &Reached) -> (Target, Tenant) {
+        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
+        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
+        let account = callers.as_ref().unwrap_or(&reached.account);
+        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        (self.gateway.catalog.target(&reached.provider, &reached.model, account), tenant)
+    }
+
     /// The request as a Call for whom it reaches. It is not parsed again where `body` is its body.
     pub(crate) fn read(
         &self,
@@ -108,11 +133,7 @@ impl Exchange<'_> {
         reached: &Reached,
     ) -> Result<Read, Problem> {
         let catalog = &self.gateway.catalog;
-        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
-        let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
-        let account = callers.as_ref().unwrap_or(&reached.account);
-        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
-        let target = catalog.target(&reached.provider, &reached.model, account);
+        let (target, tenant) = self.target(reached);
         let is_same = target.origin.wire == self.wire;
         // What a caller of another dialect sends back was never this target's own.
         let source = if is_same {

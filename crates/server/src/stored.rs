@@ -10,14 +10,14 @@
 use bytes::Bytes;
 use throughline_core::{
     Content, Json, LogId, Name, Node, NodeId, Origin, StoreError, Target, Tenant, Tree, VaultKey,
-    json,
+    VaultTurn, json,
 };
 
 use crate::replay::{Parent, Replay};
 
 mod items;
 
-pub(crate) use crate::stored::items::{Listing, list};
+pub(crate) use crate::stored::items::{Listing, list, listed_position};
 
 /// The log of a kept response.
 pub(crate) fn log_of(node: &NodeId) -> LogId {
@@ -117,26 +117,44 @@ pub(crate) async fn find(
         };
         let found = replay.find(tenant, &[key]).await?.found.into_iter().next().flatten();
         let Some(turn) = found.map(|found| found.turn) else { continue };
-        let records = match replay.store().read(tenant, &log_of(&turn.id), 0, 1).await {
-            Err(StoreError::NotFound { .. }) => continue,
-            records => records?,
-        };
-        let Some(Content::Here(content)) = records.first().map(|record| &record.content) else {
-            return Ok(Named::Gone);
-        };
-        let damaged = |_| StoreError::Corrupt(Name::from("a kept response cannot be read"));
-        let record = Tree::parse(content.clone()).map_err(damaged)?;
-        let parent = Parent { node: turn.id.clone(), log: turn.log, last: turn.last };
-        let stored = Stored { tenant: tenant.clone(), node: turn.id, parent, record };
-        return Ok(Named::Here(Box::new(stored)));
+        match read(replay, tenant, turn).await? {
+            Named::Unknown => {}
+            named => return Ok(named),
+        }
     }
     Ok(Named::Unknown)
+}
+
+/// Reads the response that was kept for a captured turn.
+pub(crate) async fn read(
+    replay: &Replay,
+    tenant: &Tenant,
+    turn: VaultTurn,
+) -> Result<Named, StoreError> {
+    let records = match replay.store().read(tenant, &log_of(&turn.id), 0, 1).await {
+        Err(StoreError::NotFound { .. }) => return Ok(Named::Unknown),
+        records => records?,
+    };
+    let Some(Content::Here(content)) = records.first().map(|record| &record.content) else {
+        return Ok(Named::Gone);
+    };
+    let damaged = |_| StoreError::Corrupt(Name::from("a kept response cannot be read"));
+    let record = Tree::parse(content.clone()).map_err(damaged)?;
+    let parent = Parent { node: turn.id.clone(), log: turn.log, last: turn.last };
+    let stored = Stored { tenant: tenant.clone(), node: turn.id, parent, record };
+    Ok(Named::Here(Box::new(stored)))
 }
 
 impl Stored {
     /// The response, as its caller was shown it.
     pub(crate) fn response(&self) -> Option<Json> {
         self.record.root().get("response").map(Node::json)
+    }
+
+    /// The output item of that id, as its caller was shown it.
+    pub(crate) fn output_item(&self, id: &str) -> Option<Json> {
+        let mut output = self.record.root().at("/response/output")?.elements();
+        output.find(|item| item.get("id").is_some_and(|own| own.is(id))).map(Node::json)
     }
 
     /// Whether that end-user's conversation may go on from it.

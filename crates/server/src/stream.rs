@@ -17,6 +17,7 @@ use crate::claimed::Dresser;
 use crate::compression::Inflater;
 use crate::exchange::Cut;
 use crate::keeper::Keeper;
+use crate::model_name::{ModelName, ModelNameStream};
 use crate::operations::{Capture, Ticket};
 
 /// What the caller gets next, or that its stream breaks.
@@ -40,6 +41,8 @@ pub(crate) struct Relay {
     pub(crate) framing: Framing,
     /// What is changed for a caller of another dialect; without it, the bytes pass.
     pub(crate) dresser: Option<Dresser>,
+    /// The model's name for a caller of the same dialect, where it differs from the provider's.
+    pub(crate) model: Option<ModelName>,
     pub(crate) keeper: Keeper,
     /// How long a caller may take to read.
     pub(crate) slow_reader: Duration,
@@ -128,6 +131,9 @@ struct Passage {
     has_frames: bool,
     to: &'static dyn Codec,
     writer: Option<Writer>,
+    /// Changes the model's name in bytes that pass otherwise.
+    renamer: Option<ModelNameStream>,
+    model: Option<ModelName>,
     keeper: Keeper,
     ticket: Arc<Ticket>,
     out: Out,
@@ -148,7 +154,7 @@ impl Passage {
     /// A way for an answer, with its status and what comes of it. As there may be thousands, each is held once and apart from
     /// the task that goes along it.
     fn of(relay: Relay, pieces: mpsc::UnboundedSender<Waiting>) -> (u16, Chunks, Box<Self>) {
-        let Relay { answer, from, to, said, framing, dresser, keeper, slow_reader } = relay;
+        let Relay { answer, from, to, said, framing, dresser, model, keeper, slow_reader } = relay;
         let theirs = answer.header("content-type").and_then(Framing::of_content_type);
         let theirs = theirs.unwrap_or_else(|| from.framing());
         let inflater = Inflater::of(answer.header("content-encoding"));
@@ -159,6 +165,8 @@ impl Passage {
             to,
             writer: dresser
                 .map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) }),
+            renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
+            model,
             ticket: Arc::clone(&keeper.ticket),
             keeper,
             out: Out { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
@@ -180,18 +188,25 @@ impl Passage {
         while begin < readable.len() {
             let rest = readable.get(begin..).unwrap_or_default();
             let length = if self.has_frames { frame(rest) } else { rest.len() };
-            match self.decoder.push(rest.get(..length).unwrap_or_default()) {
+            let frame = rest.get(..length).unwrap_or_default();
+            match self.decoder.push(frame) {
                 Ok(events) => {
                     if self.has_ended(&events) {
-                        let before = match &self.writer {
-                            Some(_) => std::mem::take(&mut written).into(),
-                            None if self.has_frames => bytes.slice(passed..begin),
-                            None => Bytes::new(),
+                        let before = if self.is_rewritten() {
+                            std::mem::take(&mut written).into()
+                        } else if self.has_frames {
+                            bytes.slice(passed..begin)
+                        } else {
+                            Bytes::new()
                         };
                         passed = if self.has_frames { begin } else { passed };
                         self.out.send(Ok(before)).await?;
                     }
                     self.hear(events, None, &mut written).await;
+                    if let Some(renamer) = &mut self.renamer {
+                        renamer.push(frame, &mut written);
+                        passed = begin + length;
+                    }
                 }
                 Err(_) => {
                     self.out.send(Ok(written.into())).await?;
@@ -200,7 +215,7 @@ impl Passage {
             }
             begin += length;
         }
-        let piece = if self.writer.is_some() { written.into() } else { bytes.slice(passed..) };
+        let piece = if self.is_rewritten() { written.into() } else { bytes.slice(passed..) };
         self.out.send(Ok(piece)).await
     }
 
@@ -209,6 +224,16 @@ impl Passage {
         self.is_unreadable = true;
         if !self.is_kept {
             self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+        }
+        if let Some(mut renamer) = self.renamer.take() {
+            if !matches!(self.inflater, Inflater::Plain) {
+                // The caller was promised a stream that is not compressed.
+                self.out.send(Err(Cut(UNREADABLE.to_owned()))).await?;
+                return Err(UNREADABLE);
+            }
+            let mut pending = Vec::new();
+            renamer.finish(&mut pending);
+            self.out.send(Ok(pending.into())).await?;
         }
         let Some(writer) = &mut self.writer else {
             return self.out.send(Ok(bytes.slice(from..))).await;
@@ -232,6 +257,10 @@ impl Passage {
         if let Some(problem) = &broke {
             self.ticket.note(|facts| facts.problem = Some(problem.clone()));
         }
+        if let Some(renamer) = &mut self.renamer {
+            renamer.finish(&mut written);
+            self.out.send(Ok(std::mem::take(&mut written).into())).await?;
+        }
         let piece = match (&mut self.writer, broke) {
             (None, None) => return Err(if self.is_unreadable { UNREADABLE } else { ENDED }),
             // The caller's connection breaks as the provider's did.
@@ -243,6 +272,11 @@ impl Passage {
         };
         self.out.send(piece).await?;
         Err(ENDED)
+    }
+
+    /// Whether the caller gets other bytes than the provider sent.
+    fn is_rewritten(&self) -> bool {
+        self.writer.is_some() || self.renamer.is_some()
     }
 
     fn has_ended(&self, events: &[Event]) -> bool {
@@ -259,6 +293,10 @@ impl Passage {
                 self.is_kept = true;
                 let keeps = self.keeper.keeps_response();
                 let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
+                let shown = shown.map(|shown| match &self.model {
+                    Some(model) => shown.map(|shown| model.document(&shown)),
+                    None => shown,
+                });
                 Box::pin(self.keeper.keep(Reply::clone(reply), shown.flatten())).await;
             }
             if let Some(writer) = &mut self.writer {

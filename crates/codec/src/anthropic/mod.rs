@@ -23,6 +23,7 @@ mod wire;
 use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
+use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
     Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
@@ -75,7 +76,7 @@ impl Codec for AnthropicMessages {
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply(reply))
+        Ok(encode::reply(&without_empty_texts(reply, &self.wire())))
     }
 
     fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {

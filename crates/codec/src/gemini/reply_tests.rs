@@ -276,3 +276,86 @@ fn the_last_chunk_shares_the_last_part_with_the_ending() {
     let expected = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":1,\"candidatesTokenCount\":2,\"totalTokenCount\":3},\"modelVersion\":\"gemini-3-flash-preview\",\"responseId\":\"r1\"}\n\n";
     assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
+
+/// What a client of a wire reads in an answer: the kind and the text of each part.
+fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
+    let block = |item: &Item| {
+        let kind = match &item.body {
+            Body::Text(_) => "text",
+            Body::Thought(_) => "thought",
+            Body::Call(_) => "call",
+            _ => "other",
+        };
+        (kind, item.call().map_or(item.visible().unwrap_or_default(), |call| &call.name).to_owned())
+    };
+    items.iter().map(block).collect()
+}
+
+/// The blocks of an answer as a client of that wire reads it, whole and streamed.
+fn blocks_on(
+    codec: &dyn Codec,
+    reply: &Reply,
+    events: &[Event],
+) -> [Vec<(&'static str, String)>; 2] {
+    let asked = Asked::of(foreign());
+    let whole = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &asked).unwrap();
+    let (mut encoder, mut bytes) = (StreamEncoder::new(codec), Vec::new());
+    for event in events {
+        encoder.push(event, &mut bytes).unwrap();
+    }
+    encoder.finish(&mut bytes);
+    let mut decoder = StreamDecoder::new(codec, &asked);
+    let mut events = decoder.push(&bytes).unwrap();
+    events.extend(decoder.finish().unwrap());
+    let Some(Event::Ended(streamed)) = events.last() else { panic!("the stream did not end") };
+    [blocks(&whole.items), blocks(&streamed.items)]
+}
+
+#[test]
+fn empty_signed_text_is_no_block_in_another_dialect() {
+    let chunks = [
+        parts_chunk(r#"[{"text":"I think.","thought":true}]"#),
+        parts_chunk(r#"[{"text":"Hello"}]"#),
+        last_chunk(r#"[{"text":"","thoughtSignature":"c2ln"}]"#),
+    ];
+    let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    let (events, reply) = stream(&gemini_3(), Framing::Sse, &sse(&chunks));
+    assert_eq!(seals(&reply.items), ["c2ln"], "the signature is kept for replay");
+    for codec in crate::CODECS.iter().filter(|codec| codec.wire() != Gemini.wire()) {
+        let expected = vec![("thought", "I think.".to_owned()), ("text", "Hello".to_owned())];
+        for shown in blocks_on(*codec, &reply, &events) {
+            assert_eq!(shown, expected, "{}", codec.wire());
+        }
+    }
+    assert_eq!(blocks(&reply.items).len(), 3, "Gemini's own clients get the part");
+}
+
+/// Whatever parts Gemini streams, a client of another dialect sees the same blocks whole and streamed.
+#[test]
+fn whole_and_streamed_answers_show_the_same_blocks() {
+    const PARTS: [&str; 6] = [
+        r#"{"text":"Thinking. ","thought":true}"#,
+        r#"{"text":"Some text. "}"#,
+        r#"{"text":"","thoughtSignature":"c2ln"}"#,
+        r#"{"text":"Signed text. ","thoughtSignature":"c2lnMg=="}"#,
+        r#"{"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"c2lnMw=="}"#,
+        r#"{"text":""}"#,
+    ];
+    let mut dice = throughline_testkit::Dice::new(19);
+    for case in 0..throughline_testkit::cases(300) {
+        let length = 1 + dice.below(6);
+        let parts: Vec<String> =
+            (0..length).map(|_| format!("[{}]", PARTS[dice.below(PARTS.len())])).collect();
+        let (last, before) = parts.split_last().unwrap();
+        let mut chunks: Vec<String> = before.iter().map(|parts| parts_chunk(parts)).collect();
+        chunks.push(last_chunk(last));
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        let (events, reply) = stream(&gemini_3(), Framing::Sse, &sse(&chunks));
+        for codec in crate::CODECS.iter().filter(|codec| codec.wire() != Gemini.wire()) {
+            let [whole, streamed] = blocks_on(*codec, &reply, &events);
+            assert_eq!(whole, streamed, "case {case}, {}: {parts:?}", codec.wire());
+            let is_empty = |(kind, text): &(&str, String)| *kind == "text" && text.is_empty();
+            assert!(!whole.iter().any(is_empty), "case {case}, {}: {parts:?}", codec.wire());
+        }
+    }
+}

@@ -32,6 +32,7 @@ mod wire;
 use bytes::Bytes;
 use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
 
+use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
     Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
@@ -84,7 +85,7 @@ impl Codec for OpenAiResponses {
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply(reply).bytes().clone())
+        Ok(encode::reply(&without_empty_texts(reply, &self.wire())).bytes().clone())
     }
 
     fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {

@@ -79,6 +79,8 @@ pub(crate) fn of_item(seen: &Seen) -> Option<Letter> {
     let letter = match &item.body {
         Body::Thought(_) => thought(item, *at)?,
         Body::Text(text) => match item.role {
+            // Gemini signs the end of an answer in a text without words. It is kept for replay only.
+            Role::Assistant if text.is_empty() => return None,
             Role::Assistant => text_of("assistant_message", item, *at, text),
             Role::User => text_of("user_message", item, *at, text),
             Role::System | Role::Developer => text_of("system_message", item, *at, text),

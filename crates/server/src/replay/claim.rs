@@ -131,6 +131,15 @@ impl Claims {
         id.starts_with(RESPONSE)
     }
 
+    /// The response id inside the id of an output item that the gateway minted, as in `msg_resp_tl1…_0`.
+    pub fn response_in_item(id: &str) -> Option<&str> {
+        let (_, rest) = id.split_once('_').filter(|(_, rest)| Self::is_response(rest))?;
+        Some(
+            rest.split_once('_')
+                .map_or(rest, |_| rest.get(..RESPONSE.len() + NODE + CLAIM_MAC).unwrap_or(rest)),
+        )
+    }
+
     /// Whether a text is one of ours by its looks, be it genuine or not. No provider must see it.
     pub fn is_ours(text: &[u8]) -> bool {
         let has = |prefix: &str, length: usize| {

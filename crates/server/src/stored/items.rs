@@ -66,6 +66,13 @@ pub(crate) fn list(node: &NodeId, elements: &[Json], listing: &Listing) -> Json 
     })
 }
 
+/// The turn and the position that an id made by [`list`] names.
+pub(crate) fn listed_position(id: &str) -> Option<(NodeId, usize)> {
+    let (rest, at) = id.rsplit_once('_')?;
+    let (_, node) = rest.rsplit_once('_')?;
+    Some((NodeId::from(node), at.parse().ok()?))
+}
+
 /// An element with its id, its type, and its content as a list.
 fn identified(node: &NodeId, at: usize, element: &Json) -> (String, Json) {
     let tree = element.tree();

@@ -148,3 +148,127 @@ async fn lists_that_cannot_be_are_refused() {
     let (status, error) = gate.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
     assert_eq!((status, &error["error"]["message"]), (400, &json!("`limit` is from 1 to 100")));
 }
+
+/// The output of a response with default `store`, whole or streamed, and the call that gave it.
+async fn output(gate: &Gate, model: &str, input: &Value, stream: bool) -> (Value, Vec<Value>) {
+    let body =
+        json!({"model": model, "input": input, "stream": stream, "reasoning": {"summary": "auto"}});
+    let (status, told, answer) =
+        gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert_eq!(status, 200, "{model}: {text}");
+    let response = if stream {
+        let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+        serde_json::from_str::<Value>(last).unwrap()["response"].clone()
+    } else {
+        serde_json::from_str(&text).unwrap()
+    };
+    let call = told["x-throughline-call"].to_str().unwrap();
+    let (_, story) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    (story, response["output"].as_array().unwrap().clone())
+}
+
+fn references(output: &[Value]) -> Vec<Value> {
+    let ids = output.iter().map(|item| &item["id"]);
+    ids.map(|id| json!({"type": "item_reference", "id": id})).collect()
+}
+
+fn text_of(output: &[Value]) -> String {
+    let message = output.iter().find(|item| item["type"] == "message").unwrap();
+    message["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// References to items of any provider reach any other provider as the items, and their own provider as they came.
+#[tokio::test(flavor = "multi_thread")]
+async fn item_references_are_resolved_for_every_target() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let mut resolved = 0;
+    for stream in [false, true] {
+        for issuer in MODELS {
+            let question = json!([{"role": "user", "content": "Hi"}]);
+            let (_, said) = output(&gate, issuer, &question, stream).await;
+            let mut input = vec![json!({"role": "user", "content": "Hi"})];
+            input.extend(references(&said));
+            input.push(json!({"role": "user", "content": "More"}));
+            for target in MODELS {
+                let (story, _) = output(&gate, target, &json!(input), stream).await;
+                let sent = story["sent"]["body"].to_string();
+                let what = format!("{issuer} → {target}, streamed {stream}: {story:#}");
+                assert!(!sent.contains("resp_tl1"), "{what}");
+                assert_eq!(story["audit"], "accept", "{what}");
+                let is_home = issuer == MODELS[1] && target == issuer;
+                assert_eq!(sent.contains("item_reference"), is_home, "{what}");
+                if is_home {
+                    assert_eq!(story["sent"]["body"]["input"], json!(input), "{what}");
+                } else {
+                    assert!(sent.contains(&text_of(&said)), "{what}");
+                    resolved += references(&said).len();
+                }
+            }
+        }
+    }
+    gate.assert_nothing_refused();
+    // Every provider that got its own thoughts back by reference accepted them.
+    let ledger = gate.ledger();
+    let own = ledger.returned().filter(|back| back.verdict == throughline_sim::Verdict::Accepted);
+    throughline_testkit::figure(
+        "item references",
+        format!(
+            "{resolved} resolved from the store, {} own seals returned, 0 refused",
+            own.count()
+        ),
+    );
+}
+
+/// The conversation can be continued by `previous_response_id` after references, even if their response was deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_with_references_outlives_their_response() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let first = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let said = first["output"].as_array().unwrap().clone();
+    let mut input = vec![json!({"role": "user", "content": "Hi"})];
+    input.extend(references(&said));
+    input.push(json!({"role": "user", "content": "More"}));
+    let second = answered(&gate, &json!({"model": MODELS[3], "input": input})).await;
+    assert_eq!(delete(&gate, &id(&first)).await.0, 200);
+    let body = json!({"model": MODELS[2], "input": "On", "previous_response_id": id(&second)});
+    let (story, _) = sent(&gate, &body).await;
+    assert!(story["sent"]["body"].to_string().contains(&text_of(&said)), "{story:#}");
+    gate.assert_nothing_refused();
+}
+
+/// A reference that the store cannot resolve is refused for every target that cannot know the item.
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_item_references_are_refused() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let kept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
+    let unkept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
+    let deleted = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    delete(&gate, &id(&deleted)).await;
+    let item = |response: &Value| response["output"][0]["id"].as_str().unwrap().to_owned();
+    let forged = format!("rs_resp_tl1{}_0", "x".repeat(32));
+    let before = gate.requests();
+    for (model, id) in [
+        (MODELS[0], item(&kept)),
+        (MODELS[1], item(&kept)),
+        (MODELS[1], item(&unkept)),
+        (MODELS[2], item(&unkept)),
+        (MODELS[1], item(&deleted)),
+        (MODELS[3], item(&deleted)),
+        (MODELS[1], forged.clone()),
+        (MODELS[0], "msg_68f0a1b2c3d4e5f6".to_owned()),
+    ] {
+        // The type of a reference is optional.
+        for reference in [json!({"type": "item_reference", "id": id}), json!({"id": id})] {
+            let input = json!([{"role": "user", "content": "Hi"}, reference]);
+            let (status, error) = create(&gate, &json!({"model": model, "input": input})).await;
+            assert_eq!(status, 404, "{model} {id}: {error}");
+            let message = error["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with(&format!("Item with id '{id}' not found.")), "{message}");
+        }
+    }
+    assert_eq!(gate.requests(), before, "the simulators get none of these");
+    let input = json!([{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": item(&kept)},
+                       {"role": "user", "content": "More"}]);
+    answered(&gate, &json!({"model": MODELS[1], "input": input, "user": "ann"})).await;
+}

@@ -146,14 +146,15 @@ impl Scripted {
     }
 }
 
-/// The model of a wire's own maker.
+/// The model of a wire's own maker, under the name that its maker knows, so that answers pass byte for byte.
 pub(crate) fn model(say: Say) -> &'static str {
-    match say {
+    let name = match say {
         Say::Messages => MODELS[0],
         Say::Responses => MODELS[1],
         Say::Gemini => MODELS[2],
         Say::Chat => MODELS[3],
-    }
+    };
+    name.strip_prefix("sim/").unwrap()
 }
 
 async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
@@ -164,7 +165,7 @@ async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
         Say::Chat => "deepseek",
     };
     let provider = Catalog::builtin().provider(row).unwrap();
-    let model = model(say).strip_prefix("sim/").unwrap();
+    let model = model(say);
     let target = Catalog::builtin().target(&provider, model, "sim");
     let path = codec(&provider.wire).unwrap().path(&target, stream);
     let (_, body) = say.request(model, &[say.user(QUESTION)], stream);
