@@ -126,12 +126,9 @@ impl Subject {
     /// The conversation as the library takes it.
     pub(crate) fn transcript(&self) -> Transcript<'_> {
         Transcript {
-            codec: self.codec,
-            request: &self.request,
-            parsed: None,
             knows_headers: self.knows_headers,
             account_created: self.account_created,
-            prior: &self.prior,
+            ..Transcript::of(self.codec, &self.request).after(&self.prior)
         }
     }
 

@@ -25,7 +25,7 @@ pub use crate::audit::case::{Case, Findings, PathStyle};
 pub use crate::audit::compare::{Change, ChangeKind, Comparison, Issued, PrefixChange, Reordered};
 pub use crate::audit::mend::{Edit, Mend};
 pub(crate) use crate::audit::mend::{apply, compatible};
-pub use crate::audit::prior::{Exchange, Prior};
+pub use crate::audit::prior::{Exchange, IssuedSeals, Prior};
 pub use crate::audit::rule::{Breach, Example, Finding, Rule, Severity, Source, SourceKind};
 use crate::{Codec, CodecError};
 
@@ -44,14 +44,23 @@ pub struct Transcript<'a> {
     pub account_created: Option<jiff::Timestamp>,
     /// What was asked and answered before.
     pub prior: &'a Prior,
+    /// Seals that the target is known to have issued, from elsewhere than `prior`.
+    pub issued: Option<&'a dyn IssuedSeals>,
 }
 
 impl<'a> Transcript<'a> {
     /// A request of which nothing else is known.
     pub fn of(codec: &'a dyn Codec, request: &'a Request) -> Self {
         static NOTHING: Prior = Prior::new();
-        let (parsed, account_created) = (None, None);
-        Self { codec, request, parsed, knows_headers: false, account_created, prior: &NOTHING }
+        Self {
+            codec,
+            request,
+            parsed: None,
+            knows_headers: false,
+            account_created: None,
+            prior: &NOTHING,
+            issued: None,
+        }
     }
 
     /// The same conversation with what came before.

@@ -52,8 +52,8 @@ pub use crate::anthropic::AnthropicMessages;
 pub use crate::asked::Asked;
 pub use crate::audit::{
     Audit, Breach, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding,
-    Findings, Issued, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity, Source,
-    SourceKind, Transcript, Verdict, audit,
+    Findings, Issued, IssuedSeals, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity,
+    Source, SourceKind, Transcript, Verdict, audit,
 };
 pub use crate::catalog::{Catalog, CatalogError};
 pub use crate::chat::OpenAiChat;

@@ -108,12 +108,13 @@ fn mended_at(
 }
 
 /// Takes a mended request in place of the one that was written, and tells in the Fates what reasoning it no longer has.
+/// Answers whether the mended request says less: something was removed from it, or thinking was switched off.
 pub fn recount(
     to: &dyn Codec,
     target: &Target,
     encoded: &mut Encoded,
     mended: Request,
-) -> Result<(), CodecError> {
+) -> Result<bool, CodecError> {
     let asked = Asked::of(target.clone());
     let before = to.decode_request(&encoded.request, &asked)?;
     let after = to.decode_request(&mended, &asked)?;
@@ -122,23 +123,28 @@ pub fn recount(
     let mut thoughts: Vec<&str> = after.items.iter().filter_map(thought).collect();
     let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Did::Elided(_));
     let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
+    let mut says_less = after.items.len() < before.items.len()
+        || after.tools.len() < before.tools.len()
+        || (before.settings.reasoning != after.settings.reasoning);
     // The Items of a request that was read again stand as they stood; where that is not so, nothing is known of them.
     let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
     if sent.len() == items.len() {
         for (fate, item) in sent.into_iter().zip(items) {
             if thought(item).is_some_and(|text| !takes(&mut thoughts, &text)) {
                 fate.visible = Did::Elided(Why::ByPolicy);
+                says_less = true;
             }
             for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
                 if !takes(&mut seals, &seal.reveal_to_tenant()) {
                     *did = Did::Elided(Why::ByPolicy);
+                    says_less = true;
                 }
             }
         }
     }
     encoded.prefix = to.encode(&after)?.prefix;
     encoded.request = mended;
-    Ok(())
+    Ok(says_less)
 }
 
 fn thought(item: &Item) -> Option<&str> {

@@ -17,7 +17,9 @@ use std::collections::BTreeMap;
 
 use common::recorded::{exchanges, key, prior_of, recorded_request, report};
 use common::{codec_of, request, target};
-use throughline_codec::{Audit, Prior, Reach, Severity, Transcript, Verdict, audit, repair};
+use throughline_codec::{
+    Asked, Audit, IssuedSeals, Prior, Reach, Severity, Transcript, Verdict, audit, repair,
+};
 use throughline_core::{Request, Target};
 use throughline_testkit::{Exchange, figure, recordings, skip};
 
@@ -109,4 +111,86 @@ fn recordings_refused_requests_are_foreseen() {
     }
     figure("refused and foreseen", foreseen);
     assert_eq!(foreseen, 5);
+}
+
+/// An answer with a seal in it, and the request that sends it back, on each wire. `SEAL` stands for the seal.
+const SEALED: [(&str, &str, &str, &str, &str); 5] = [
+    (
+        "anthropic",
+        "anthropic-messages",
+        "claude-sonnet-4-5",
+        r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","stop_reason":"end_turn","content":[{"type":"thinking","thinking":"Hm.","signature":SEAL},{"type":"text","text":"Hello"}],"usage":{"input_tokens":1,"output_tokens":1}}"#,
+        r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":SEAL},{"type":"text","text":"Hello"}]},{"role":"user","content":"More"}]}"#,
+    ),
+    (
+        "openai",
+        "openai-responses",
+        "gpt-5.2",
+        r#"{"id":"resp_1","object":"response","model":"gpt-5.2","status":"completed","output":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":SEAL},{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"Hello"}]}]}"#,
+        r#"{"model":"gpt-5.2","store":false,"input":[{"role":"user","content":"Hi"},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":SEAL},{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"Hello"}]},{"role":"user","content":"More"}]}"#,
+    ),
+    (
+        "gemini",
+        "gemini",
+        "gemini-3-pro-preview",
+        r#"{"responseId":"r1","modelVersion":"gemini-3-pro-preview","candidates":[{"finishReason":"STOP","content":{"role":"model","parts":[{"functionCall":{"name":"now","args":{}},"thoughtSignature":SEAL}]}}]}"#,
+        r#"{"contents":[{"role":"user","parts":[{"text":"Hi"}]},{"role":"model","parts":[{"functionCall":{"name":"now","args":{}},"thoughtSignature":SEAL}]},{"role":"user","parts":[{"functionResponse":{"name":"now","response":{"output":"noon"}}}]}]}"#,
+    ),
+    (
+        "openrouter",
+        "openai-chat",
+        "anthropic/claude-sonnet-4.5",
+        r#"{"id":"gen-1","object":"chat.completion","model":"anthropic/claude-sonnet-4.5","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Hello","reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":SEAL,"format":"anthropic-claude-v1","index":0}]}}]}"#,
+        r#"{"model":"anthropic/claude-sonnet-4.5","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello","reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":SEAL,"format":"anthropic-claude-v1","index":0}]},{"role":"user","content":"More"}]}"#,
+    ),
+    (
+        "bedrock",
+        "bedrock-converse",
+        "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        r#"{"output":{"message":{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"Hm.","signature":SEAL}}},{"text":"Hello"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2}}"#,
+        r#"{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":1024}},"messages":[{"role":"user","content":[{"text":"Hi"}]},{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"Hm.","signature":SEAL}}},{"text":"Hello"}]},{"role":"user","content":[{"text":"More"}]}]}"#,
+    ),
+];
+
+/// A store that knows the seals of these Items.
+struct Known(Vec<throughline_core::Item>);
+
+impl IssuedSeals for Known {
+    fn contains(&self, seal: &[u8]) -> bool {
+        let mut seals = self.0.iter().flat_map(|item| &item.seals);
+        seals.any(|issued| **issued.reveal_to_tenant() == *seal)
+    }
+}
+
+/// Whatever letters a seal has: if it is known to be issued, by the store or by the conversation before, it stays as it is.
+#[test]
+fn issued_seals_survive_audit_and_repair() {
+    let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();
+    let mut dice = throughline_testkit::Dice::new(7);
+    for case in 0..throughline_testkit::cases(120) {
+        let length = 1 + dice.below(40);
+        let seal: String = (0..length).map(|_| letters[dice.below(letters.len())]).collect();
+        let written = throughline_core::json::string(&seal);
+        for (provider, wire, model, answer, body) in SEALED {
+            let (codec, to) = (codec_of(wire), target(provider, wire, model));
+            let body = body.replace("SEAL", written.as_str());
+            let sent = request("", &body);
+            let asked = Asked::of(to.clone());
+            let answer = bytes::Bytes::from(answer.replace("SEAL", written.as_str()));
+            let reply = codec.decode_reply(&answer, &asked).unwrap();
+            let issued = Known(reply.items);
+            let mut prior = Prior::new();
+            prior.push_response(codec, &answer, asked).unwrap();
+            let by_store = Transcript { issued: Some(&issued), ..Transcript::of(codec, &sent) };
+            for transcript in [by_store, Transcript::of(codec, &sent).after(&prior)] {
+                let repaired = repair(&transcript, &to, Reach::Degraded).unwrap();
+                let now = String::from_utf8_lossy(&repaired.request.body);
+                assert!(
+                    now.contains(written.as_str()),
+                    "case {case}, {wire}: {body}\n{now}\n{:#?}",
+                    repaired.mended
+                );
+            }
+        }
+    }
 }

@@ -66,8 +66,9 @@ impl Exchange<'_> {
         let (inner, is_wrapped) = unwrapped(&renamed);
         let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
         let to = speaker(&target.origin.wire)?;
-        let (mut encoded, _) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
-        self.mended(to, &mut encoded, body, &target)?;
+        let (mut encoded, found) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
+        let issued = found.as_ref().map(|found| &found.issued);
+        self.mended(to, &mut encoded, body, &target, issued)?;
         let ready = encoded.request;
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;

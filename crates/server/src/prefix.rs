@@ -69,7 +69,7 @@ impl Exchange<'_> {
         tenant: &Tenant,
     ) -> Result<(Found, Option<String>), Problem> {
         let Gateway { replay, prefix, .. } = self.gateway;
-        let conversation = found.1.as_ref().map(|(conversation, _)| conversation);
+        let conversation = found.1.as_ref().map(|replayed| &replayed.conversation);
         let before = match conversation {
             Some(Conversation { parent: Some(parent), era, .. }) => {
                 replay.stories().tail(tenant, parent, Some(*era)).await

@@ -1,17 +1,21 @@
 //! A request is made ready to be sent: read, completed with what its caller had lost, said in the provider's words, looked at
 //! and mended.
 
+use std::collections::HashMap;
+
 use throughline_codec::{
-    Asked, Codec, CodecError, Reach, Transcript, Verdict, audit, recount, repair,
+    Asked, Codec, CodecError, IssuedSeals, Reach, Transcript, Verdict, audit, recount, repair,
 };
-use throughline_core::{Call, Encoded, Name, Request, Target, Tenant, Tree, Why};
+use throughline_core::{
+    Body, Call, Did, Encoded, Item, ItemId, Name, Request, Target, Tenant, Tree, Warning, Why,
+};
 
 use crate::dialect::{self, Names};
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Reached, ReplayMode};
 use crate::prefix;
 use crate::references::References;
-use crate::replay::{Claims, Conversation, Finding};
+use crate::replay::{CapturedSeals, Claims, Conversation, Finding, Restored};
 use crate::stored::Stored;
 use crate::story::{self, Looked, Story};
 
@@ -24,9 +28,18 @@ pub(crate) struct Read {
     pub(crate) tenant: Tenant,
 }
 
-/// A request with what its caller had lost; and the conversation that it belongs to, with what was found in it, unless
-/// nobody looked.
-pub(crate) type Found = (Encoded, Option<(Conversation, Vec<Finding>)>);
+/// A request with what its caller had lost; and what was found of its conversation, unless the mode is off.
+pub(crate) type Found = (Encoded, Option<Replayed>);
+
+/// What was found of the conversation that a request belongs to.
+pub(crate) struct Replayed {
+    pub(crate) conversation: Conversation,
+    pub(crate) findings: Vec<Finding>,
+    /// The seals that are known to be as their providers issued them.
+    pub(crate) issued: CapturedSeals,
+    /// Whether something other than foreign reasoning cannot be sent.
+    pub(crate) loses_content: bool,
+}
 
 /// A request that is ready to be sent.
 pub(crate) struct Ready {
@@ -91,7 +104,7 @@ impl Exchange<'_> {
             found = again;
             story.prefix_changed = changed;
         }
-        let (mut encoded, restored) = found;
+        let (mut encoded, mut restored) = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
             // The target has the conversation itself, so only what is new is sent.
             let new = Box::pin(self.resolve_references(&request, body, reached, end_user)).await?;
@@ -102,11 +115,23 @@ impl Exchange<'_> {
         } else if let Some(references) = references.filter(|found| found.keeps_references) {
             // The target resolves the references to items that it keeps.
             let Read { call, .. } = self.read(&references.for_target, body, reached)?;
-            (encoded, _) = Box::pin(self.restored(to, call, end_user, &tenant)).await?;
+            let (sent, kept) = Box::pin(self.restored(to, call, end_user, &tenant)).await?;
+            encoded = sent;
+            if let (Some(all), Some(kept)) = (&mut restored, kept) {
+                all.issued = kept.issued;
+                all.loses_content = kept.loses_content;
+            }
         }
-        let (conversation, findings) = restored.unzip();
+        let issued = restored.as_ref().map(|replayed| &replayed.issued);
+        let mut looked = self.mended(to, &mut encoded, body, &target, issued)?;
+        if restored.as_ref().is_some_and(|replayed| replayed.loses_content)
+            || loses_setting(&encoded.warnings)
+        {
+            looked.verdict = looked.verdict.max(Verdict::Degrade);
+        }
+        let (conversation, findings) =
+            restored.map(|replayed| (replayed.conversation, replayed.findings)).unzip();
         story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
-        let looked = self.mended(to, &mut encoded, body, &target)?;
         let verdict = looked.verdict;
         if self.gateway.mode != ReplayMode::Off {
             let account = story::account(&encoded, &findings.unwrap_or_default(), &looked);
@@ -174,12 +199,14 @@ impl Exchange<'_> {
         let restored = restored
             .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
         let mut encoded = encode(&restored.call)?;
+        let loses_content = loses_content(&restored.call, &encoded);
         restored.account(&mut encoded);
         if let Some(mut call) = as_it_came {
             Claims::remove(&mut call, Why::ByPolicy);
             encoded = encode(&call)?;
         }
-        Ok((encoded, Some((restored.conversation, restored.findings))))
+        let Restored { conversation, findings, issued, .. } = restored;
+        Ok((encoded, Some(Replayed { conversation, findings, issued, loses_content })))
     }
 
     /// Looks at what would be refused, and mends it where that is wanted.
@@ -189,18 +216,23 @@ impl Exchange<'_> {
         encoded: &mut Encoded,
         body: Option<&Tree>,
         target: &Target,
+        issued: Option<&CapturedSeals>,
     ) -> Result<Looked, Problem> {
         let transcript = Transcript::of(to, &encoded.request);
-        let transcript = Transcript { knows_headers: true, parsed: body, ..transcript };
+        let issued = issued.map(|issued| issued as &dyn IssuedSeals);
+        let transcript = Transcript { knows_headers: true, parsed: body, issued, ..transcript };
         let failed = |error: CodecError| Problem::of_codec(&error);
         match self.gateway.mode {
             ReplayMode::Off => Ok(Looked::at_nothing()),
             ReplayMode::Repair => {
                 let repair = repair(&transcript, target, Reach::Refused).map_err(failed)?;
-                if !repair.mended.is_empty() {
-                    recount(to, target, encoded, repair.request).map_err(failed)?;
+                let mut verdict = repair.audit.verdict();
+                if !repair.mended.is_empty()
+                    && recount(to, target, encoded, repair.request).map_err(failed)?
+                {
+                    verdict = verdict.max(Verdict::Degrade);
                 }
-                let (verdict, mended) = (repair.audit.verdict(), repair.mended);
+                let mended = repair.mended;
                 Ok(Looked { verdict, findings: repair.audit.findings, mended })
             }
             ReplayMode::Observe | ReplayMode::Enforce => {
@@ -220,6 +252,48 @@ impl Exchange<'_> {
         let mend = mend.unwrap_or_default();
         Err(Problem::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
     }
+}
+
+/// Whether something of a Call other than reasoning of another owner is not in the request that was written for it.
+fn loses_content(call: &Call, encoded: &Encoded) -> bool {
+    let left_out: HashMap<&ItemId, Why> = encoded
+        .fates
+        .iter()
+        .filter_map(|fate| match &fate.visible {
+            Did::Elided(why) => Some((&fate.item, *why)),
+            Did::Kept | Did::Restored(_) | Did::Reshaped(_) => None,
+        })
+        .collect();
+    if left_out.is_empty() {
+        return false;
+    }
+    let mut items = call.system.iter().chain(&call.items);
+    items.any(|item| left_out.get(&item.id).is_some_and(|why| is_lost(item, *why)))
+}
+
+/// Whether leaving an Item out loses something. Thoughts go to their owners only, and a summary stands for what it covers.
+fn is_lost(item: &Item, why: Why) -> bool {
+    match &item.body {
+        Body::Thought(_) => matches!(why, Why::Altered | Why::PrefixChanged),
+        Body::Text(text) | Body::Summary { text, .. } => {
+            why != Why::Covered && !text.trim().is_empty()
+        }
+        Body::Media(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Unknown => why != Why::Covered,
+    }
+}
+
+/// Whether a setting was left out that changes what the model does or what it is shown.
+fn loses_setting(warnings: &[Warning]) -> bool {
+    warnings.iter().any(|warning| match &*warning.setting {
+        "media" | "tool result" | "output" | "reasoning" => true,
+        "tools" => warning.message.contains("left out"),
+        _ => false,
+    })
 }
 
 /// Why no model is named.

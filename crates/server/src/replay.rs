@@ -25,6 +25,7 @@
 //! | `behind.rs` | turns that are being kept while their answers have gone out |
 //! | `restore.rs` | which turn of the Vault is which turn of a request |
 //! | `judge.rs` | what a client lost or altered of a turn |
+//! | `unmask.rs` | thoughts that a client sends back as text |
 //! | `splice.rs` | captured Items take the place of what came |
 //! | `vault.rs` | the Vault as one search sees it |
 //! | `memo.rs` | captured turns that were read before |
@@ -38,11 +39,13 @@ mod judge;
 mod memo;
 mod restore;
 mod splice;
+mod unmask;
 mod vault;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use throughline_codec::IssuedSeals;
 use throughline_core::{
     Call, Did, Encoded, Era, Evidence, Fate, Item, ItemId, LogId, Name, NodeId, Sight, Store,
     StoreError, Tenant, VaultKey, Why,
@@ -55,7 +58,7 @@ use crate::replay::capture::{Marks, Whole};
 pub use crate::replay::chain::{Chain, ChainTurn, Visible};
 use crate::replay::chains::Chains;
 pub use crate::replay::claim::{Claims, NoRandomness};
-use crate::replay::memo::Memo;
+use crate::replay::memo::{Captured, Memo};
 use crate::story::Stories;
 
 /// The Vault, and what is needed to use it.
@@ -189,8 +192,21 @@ pub struct Restored {
     pub conversation: Conversation,
     /// What its client did to what it was given, and what can no longer be put back.
     pub findings: Vec<Finding>,
+    /// The Seals of the captured turns that were found. Their providers issued them, bit for bit.
+    pub(crate) issued: CapturedSeals,
     marks: HashMap<ItemId, Mark>,
     left: Vec<Fate>,
+}
+
+/// The Seals of captured turns.
+#[derive(Debug, Default)]
+pub(crate) struct CapturedSeals(Vec<Arc<Captured>>);
+
+impl IssuedSeals for CapturedSeals {
+    fn contains(&self, seal: &[u8]) -> bool {
+        let mut items = self.0.iter().flat_map(|captured| &captured.items);
+        items.any(|item| item.seals.iter().any(|issued| **issued.reveal_to_tenant() == *seal))
+    }
 }
 
 /// What was found again of one Item.
@@ -284,6 +300,8 @@ pub enum Problem {
     Edited,
     /// The turn was captured and is no more: forgotten or expired.
     Gone(Why),
+    /// The text is a thought that was captured in this turn, so it is not sent as text.
+    ThoughtAsText,
 }
 
 impl std::fmt::Display for Problem {
@@ -297,6 +315,9 @@ impl std::fmt::Display for Problem {
                 f.write_str("the text was edited where its seals forbid it; nothing was restored")
             }
             Problem::Gone(why) => write!(f, "the turn cannot be restored: {why}"),
+            Problem::ThoughtAsText => f.write_str(
+                "this text is a thought of this conversation; it was removed, because a thought is not sent as text",
+            ),
         }
     }
 }

@@ -35,6 +35,14 @@ impl<'c> Case<'c> {
         Self { transcript, target, tree, comparison }
     }
 
+    /// Whether the target is known to have issued this seal, bit for bit. Then no rule judges its format.
+    pub fn is_issued(&self, seal: Node<'_>) -> bool {
+        let Some(text) = seal.text() else { return false };
+        let seal = text.as_bytes();
+        self.transcript.issued.is_some_and(|issued| issued.contains(seal))
+            || self.transcript.prior.has_issued(seal, self.target)
+    }
+
     /// The request's body.
     pub fn body(&self) -> Node<'c> {
         self.tree.root()

@@ -1,7 +1,7 @@
 //! What was asked and answered before, as evidence of what was issued.
 
 use bytes::Bytes;
-use throughline_core::{Call, Event, Reply, Request};
+use throughline_core::{Call, Event, Reply, Request, Target};
 
 use crate::events::StreamDecoder;
 use crate::frame::Framing;
@@ -24,6 +24,12 @@ pub struct Exchange {
     pub reply: Option<Reply>,
 }
 
+/// Seals that a target is known to have issued, from elsewhere than a [`Prior`].
+pub trait IssuedSeals: Sync {
+    /// Whether that seal is one of them, bit for bit.
+    fn contains(&self, seal: &[u8]) -> bool;
+}
+
 impl Prior {
     /// Nothing known.
     pub const fn new() -> Self {
@@ -38,6 +44,19 @@ impl Prior {
     /// The exchanges, the oldest first.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.exchanges
+    }
+
+    /// Whether that target issued this seal, bit for bit, in one of these exchanges.
+    pub(super) fn has_issued(&self, seal: &[u8], target: &Target) -> bool {
+        let is_own = |exchange: &&Exchange| {
+            let (was, now) = (&exchange.asked.target.origin, &target.origin);
+            was.provider == now.provider
+                && was.endpoint == now.endpoint
+                && was.account == now.account
+        };
+        let replies = self.exchanges.iter().filter(is_own).filter_map(|said| said.reply.as_ref());
+        let mut seals = replies.flat_map(|reply| &reply.items).flat_map(|item| &item.seals);
+        seals.any(|issued| **issued.reveal_to_tenant() == *seal)
     }
 
     /// Adds an exchange that was read elsewhere.

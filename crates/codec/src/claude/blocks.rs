@@ -57,7 +57,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             self.report(block, finding.answered(error).mended(mend));
             return;
         };
-        let Some(problem) = problem_of(seal) else { return };
+        let Some(problem) = problem_of(seal).filter(|_| !self.case.is_issued(seal)) else { return };
         let removed = format!("removes the {word} block whose {seal_word} {problem}");
         let message = format!("this {seal_word} {problem}");
         let error = self.invalid(block);

@@ -153,10 +153,19 @@ fn class_b_content_that_storage_changed_is_invalid() {
         assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), invalid, "{changed}");
         assert!(mended(&[ASKED, ANSWERED], &body).contains("call_1"));
     }
-    for unreadable in ["", "<redacted>"] {
-        let body = whole.replace("gAAAAABoxC3jL8rE", unreadable);
-        assert_eq!(found("gpt-5", &[], &body), invalid, "{unreadable}");
-        assert_eq!(found("mystery", &[], &body), [], "{unreadable}");
+    let scrubbed = whole.replace("gAAAAABoxC3jL8rE", "<redacted>");
+    assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &scrubbed), invalid);
+    let empty = whole.replace("gAAAAABoxC3jL8rE", "");
+    assert_eq!(found("gpt-5", &[], &empty), invalid);
+    assert_eq!(found("mystery", &[], &empty), []);
+}
+
+#[test]
+fn alphabet_of_encrypted_content_is_not_judged() {
+    let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
+    for odd in ["<redacted>", "xai:v2!~ é", "a"] {
+        let body = whole.replace("gAAAAABoxC3jL8rE", odd);
+        assert_eq!(found("gpt-5", &[], &body), [], "{odd}");
     }
 }
 

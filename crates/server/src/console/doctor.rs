@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use throughline_codec::{
-    Asked as AskedOf, CODECS, Codec, CodecError, Document, Prior, Reach, Transcript, audit,
-    audit_json, codec, fates_json, guess, mended_json, repair,
+    Asked as AskedOf, CODECS, Codec, CodecError, Document, Reach, Transcript, audit, audit_json,
+    codec, fates_json, guess, mended_json, repair,
 };
 use throughline_core::{Json, Name, Request, Target, Wire, json};
 
@@ -40,15 +40,7 @@ struct Patient {
 /// What a provider would say to a request, what it takes instead, and how it is said to another one.
 pub(crate) fn look(asked: &Asked<'_>) -> Told {
     let patient = patient(asked)?;
-    let prior = Prior::default();
-    let transcript = Transcript {
-        codec: patient.codec,
-        request: &patient.request,
-        parsed: None,
-        knows_headers: false,
-        account_created: None,
-        prior: &prior,
-    };
+    let transcript = Transcript::of(patient.codec, &patient.request);
     let audited = audit(&transcript, &patient.target).map_err(|error| bad(&error))?;
     let repaired = repair(&transcript, &patient.target, Reach::Refused);
     let repaired = repaired.map_err(|error| bad(&error))?;

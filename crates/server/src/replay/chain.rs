@@ -8,6 +8,7 @@
 //! The tenant and the end-user come first, then the system prompt: so the same words of somebody else are another chain.
 //! One pass over a request gives the digests of all its turns, and [`Chain::after`] that of the answer to it.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -349,11 +350,23 @@ impl Group {
         let turn = |id: &CallId| calls.iter().position(|call| call == id).unwrap_or(usize::MAX);
         let mut results: Vec<_> = self.results.iter().collect();
         results.sort_by_key(|(id, _)| turn(id));
-        for (_, result) in results {
+        // Clients that resume a session send results twice, with the media beside them.
+        let (mut given, mut said, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
+        for (id, result) in results {
+            let is_stray = turn(id) == usize::MAX;
+            if !given.insert((id, result)) || is_stray && said.contains(result) {
+                has_doubles = true;
+                continue;
+            }
+            said.insert(result);
             word(hasher, b'r', result);
         }
+        let mut media = HashSet::new();
         for (kind, part) in &self.parts {
-            word(hasher, *kind, part);
+            let is_double = has_doubles && *kind == b'm' && !media.insert(part);
+            if !is_double {
+                word(hasher, *kind, part);
+            }
         }
         if !self.text.is_empty() {
             word(hasher, b't', &self.text);

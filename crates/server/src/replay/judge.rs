@@ -1,6 +1,6 @@
 //! What a client lost or altered of a turn, and whether its edits can stand.
 
-use throughline_core::{Body, Contract, Item, Seal, Target, Wire};
+use throughline_core::{Body, Contract, Item, Json, Node, Seal, Target, ToolCall, Wire, json};
 
 use crate::replay::chain::ChainTurn;
 use crate::replay::claim::Claims;
@@ -13,19 +13,107 @@ pub(super) enum Likeness {
     Same,
     /// Only its text differs.
     Edited,
+    /// Its calls have the same ids, and arguments that only gained members. Its text may differ.
+    Grown,
     /// It is another turn.
     Other,
 }
 
-pub(super) fn likeness(turn: &ChainTurn, captured: &Captured) -> Likeness {
+pub(super) fn likeness(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Likeness {
     let (now, then) = (turn.visible, captured.visible);
     if now.acts != then.acts {
-        Likeness::Other
+        if has_grown(items, captured) { Likeness::Grown } else { Likeness::Other }
     } else if now.text == then.text {
         Likeness::Same
     } else {
         Likeness::Edited
     }
+}
+
+/// Whether the client's calls are the captured ones with arguments that only gained members. Clients add defaults. Where a
+/// seal covers everything before it, nothing may differ.
+fn has_grown(items: &[Item], captured: &Captured) -> bool {
+    let now: Vec<&ToolCall> = items.iter().filter_map(Item::call).collect();
+    let then: Vec<&ToolCall> = captured.items.iter().filter_map(Item::call).collect();
+    let has_media = |items: &[Item]| items.iter().any(|item| matches!(item.body, Body::Media(_)));
+    !then.is_empty()
+        && now.len() == then.len()
+        && !has_media(items)
+        && !has_media(&captured.items)
+        && !is_prefix_bound(captured)
+        && now.iter().zip(&then).all(|(now, then)| is_same_call(now, then))
+}
+
+/// Whether the captured turn has a seal that covers everything before it.
+fn is_prefix_bound(captured: &Captured) -> bool {
+    captured.items.iter().flat_map(|item| &item.seals).any(|seal| seal.bound.prefix.is_some())
+}
+
+/// Whether a call has the id and the tool of the captured one, and at least its arguments.
+fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
+    let is_named = match (&now.wire_id, &then.wire_id) {
+        (Some(now), Some(then)) => now == then || Claims::is_ours(now.as_bytes()),
+        (Some(now), None) => Claims::is_ours(now.as_bytes()),
+        (None, _) => false,
+    };
+    is_named && now.name == then.name && has_members_of(&now.args, &then.args)
+}
+
+/// Whether a value has every member of another, with an equal value, at every depth.
+fn has_members_of(now: &Json, then: &Json) -> bool {
+    let (now, then) = (now.tree(), then.tree());
+    let mut open = vec![(now.root(), then.root())];
+    while let Some((now, then)) = open.pop() {
+        if now.is_object() && then.is_object() {
+            for (key, value) in then.members() {
+                let Some(same) = now.get(&key.text().unwrap_or_default()) else { return false };
+                open.push((same, value));
+            }
+        } else if now.is_array() && then.is_array() {
+            if now.elements().count() != then.elements().count() {
+                return false;
+            }
+            open.extend(now.elements().zip(then.elements()));
+        } else if now.canonical() != then.canonical() {
+            return false;
+        }
+    }
+    true
+}
+
+/// A captured call with the arguments as the client sends them.
+fn with_arguments(item: &Item, now: &ToolCall) -> Item {
+    let mut item = item.clone();
+    let Body::Call(call) = &mut item.body else { return item };
+    if call.args.says_the_same_as(&now.args) {
+        return item;
+    }
+    call.args = now.args.clone();
+    let Some(native) = &mut item.native else { return item };
+    let (pointers, is_text): (&[&str], bool) = match native.wire.as_str() {
+        "anthropic-messages" => (&["/input"], false),
+        "gemini" => (&["/functionCall/args", "/function_call/args"], false),
+        "bedrock-converse" => (&["/toolUse/input"], false),
+        "openai-chat" => (&["/function/arguments"], true),
+        "openai-responses" => (&["/arguments"], true),
+        _ => (&[], false),
+    };
+    let tree = native.json.tree();
+    let place = pointers.iter().find_map(|pointer| tree.root().at(pointer)).map(Node::range);
+    let written = if is_text { json::string(now.args.as_str()) } else { now.args.clone() };
+    let text = native.json.bytes();
+    let edited = place.and_then(|place| {
+        let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
+        Json::parse([before, written.bytes(), after].concat()).ok()
+    });
+    match edited {
+        Some(json) => {
+            native.json = json;
+            native.envelope = None;
+        }
+        None => item.native = None,
+    }
+    item
 }
 
 /// Whether the target made the turn, so that it reads what was sealed then.
@@ -121,10 +209,20 @@ pub(super) fn altered<'i>(
     })
 }
 
-/// The captured Items with the text as the client edited it; nothing where a Seal stands on the text or before it, or where
+/// The captured Items with the text and the arguments as the client sends them; nothing where a Seal covers them, or where
 /// it cannot be told which text is which.
-pub(super) fn edited(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
-    let is_text = |item: &&Item| matches!(&item.body, Body::Text(text) | Body::Summary { text, .. } if !text.trim().is_empty());
+pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
+    let mut calls = items.iter().filter_map(Item::call);
+    let mut as_sent = |item: &Item| match item.call().and_then(|_| calls.next()) {
+        Some(now) => with_arguments(item, now),
+        None => item.clone(),
+    };
+    if turn.visible.text == captured.visible.text {
+        return Some(captured.items.iter().map(as_sent).collect());
+    }
+    if let Some(merged) = with_extra_text(items, captured) {
+        return Some(merged);
+    }
     let texts: Vec<&Item> = captured.items.iter().filter(is_text).collect();
     let leads = |item: &Item| {
         let mut leading = captured.items.iter().flat_map(|other| &other.seals);
@@ -140,7 +238,7 @@ pub(super) fn edited(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     let mut now = now.into_iter();
     let items = captured.items.iter().filter_map(|item| {
         if !is_text(&item) {
-            return Some(item.clone());
+            return Some(as_sent(item));
         }
         let text = now.next()?;
         let mut item = item.clone();
@@ -151,3 +249,79 @@ pub(super) fn edited(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     });
     Some(items.collect())
 }
+
+fn is_text(item: &&Item) -> bool {
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
+        Body::Media(_)
+        | Body::Thought(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Unknown => false,
+    }
+}
+
+/// Whether every client sees an Item.
+fn is_visible(item: &Item) -> bool {
+    is_text(&item) || matches!(item.body, Body::Call(_) | Body::Media(_))
+}
+
+/// The captured Items, with texts that the client added between them; nothing where it did not only add texts, or where a
+/// seal covers everything before it.
+fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
+    if is_prefix_bound(captured) {
+        return None;
+    }
+    let mut seals = captured.items.iter().flat_map(|item| &item.seals);
+    let is_led = seals.any(|seal| seal.attached.leads.is_some());
+    let mut issued = captured.items.iter().peekable();
+    let mut merged: Vec<Item> = Vec::with_capacity(captured.items.len() + 1);
+    for item in items.iter().filter(|item| is_visible(item)) {
+        let next = issued.clone().find(|then| is_visible(then));
+        if next.is_some_and(|then| is_counterpart(item, then)) {
+            for then in issued.by_ref() {
+                let is_it = is_visible(then);
+                let now = item.call().filter(|_| is_it);
+                merged.push(now.map_or_else(|| then.clone(), |now| with_arguments(then, now)));
+                if is_it {
+                    break;
+                }
+            }
+        } else if is_text(&item) {
+            // A thought comes first in its turn, unless it must stand right before what it led to.
+            while let Some(then) = issued.next_if(|then| !is_led && !is_visible(then)) {
+                merged.push(then.clone());
+            }
+            let mut extra = item.clone();
+            let neighbour = merged.last().or(captured.items.first());
+            extra.place.message = neighbour.map_or(0, |item| item.place.message);
+            merged.push(extra);
+        } else {
+            return None;
+        }
+    }
+    if issued.clone().any(is_visible) {
+        return None;
+    }
+    merged.extend(issued.cloned());
+    Some(merged)
+}
+
+/// Whether a client's Item is the captured one: the same words, or the same call.
+fn is_counterpart(now: &Item, then: &Item) -> bool {
+    let letters = |item: &Item| -> String {
+        let text = item.visible().unwrap_or_default();
+        text.chars().filter(|letter| !letter.is_whitespace()).collect()
+    };
+    match (now.call(), then.call()) {
+        (Some(now), Some(then)) => now.name == then.name && has_members_of(&now.args, &then.args),
+        (None, None) => is_text(&now) && is_text(&then) && letters(now) == letters(then),
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod judge_tests;

@@ -1,11 +1,12 @@
 //! Which turn of the Vault is which turn of a request.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Evidence, Found, Item, ItemId, NodeId, Origin, Role, StoreError, Target, Tenant,
-    VaultKey, VaultTurn, Why,
+    Call, Did, Evidence, Fate, Found, Item, ItemId, NodeId, Origin, Role, StoreError, Target,
+    Tenant, VaultKey, VaultTurn, Why,
 };
 
 use crate::replay::capture;
@@ -14,8 +15,9 @@ use crate::replay::claim::Claims;
 use crate::replay::judge::{self, Likeness};
 use crate::replay::memo::Captured;
 use crate::replay::splice::{self, Patch};
+use crate::replay::unmask;
 use crate::replay::vault::{Loaded, Vault};
-use crate::replay::{Conversation, Finding, Parent, Problem, Replay, Restored};
+use crate::replay::{CapturedSeals, Conversation, Finding, Parent, Problem, Replay, Restored};
 
 /// How many turns are asked for at once, at most.
 const MOST_TURNS: usize = 64;
@@ -27,55 +29,128 @@ pub(super) async fn restore(
     end_user: Option<&str>,
     mut call: Call,
 ) -> Result<Restored, StoreError> {
-    let chain = replay.chains.of(&call, tenant, end_user);
-    let mut conversation = Conversation::behind(chain, &call, end_user);
-    let (patches, owners, findings) = {
-        let mut search = Search {
-            vault: Vault::new(replay, tenant, end_user),
-            maker: &call.target.origin,
-            turns: conversation.chain.turns(),
-            items: &call.items,
-            at: 0,
-            reach: 1,
-            number: conversation.chain.visible_turns(),
-            ancestor: None,
-            findings: Vec::new(),
-        };
-        let (mut patches, mut owners) = (Vec::new(), Vec::new());
-        for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
-            let Some(matched) = search.look_for(at, turn).await? else { continue };
-            // An answer that goes on with the last turn has the same parent as that turn.
-            let goes_on = turn.items.end == call.items.len();
-            if conversation.parent.is_none() && !goes_on {
-                conversation.parent = Some(matched.parent);
-            }
-            let Some((captured, evidence)) = matched.captured else { continue };
-            match search.decide(turn, &captured, &call.target) {
-                Decision::Replace(items) => {
-                    let (range, node) = (turn.items.clone(), matched.node);
-                    patches.push(Patch { range, node, items, evidence });
-                }
-                Decision::Keep => owners.push((turn.items.clone(), captured)),
-                Decision::Nothing => {}
-            }
-        }
-        patches.reverse();
-        conversation.era = search.vault.era();
-        (patches, owners, search.findings)
-    };
+    let mut matches = find_turns(replay, (tenant, end_user), &call).await?;
+    let turns = matches.conversation.chain.turns();
+    let cleaned =
+        unmask::clean(replay, (tenant, end_user), &call, turns, &matches.candidates).await?;
+    let mut unmasked = Unmasked::default();
+    if !cleaned.is_empty() {
+        unmasked = Unmasked::remove(&mut call, turns, cleaned);
+        matches = find_turns(replay, (tenant, end_user), &call).await?;
+    }
+    let Matches { mut conversation, patches, owners, mut findings, candidates } = matches;
+    findings.extend(unmasked.findings);
+    let issued = CapturedSeals(candidates.into_values().collect());
     for (range, captured) in owners {
         let items = call.items.get_mut(range).unwrap_or_default();
         splice::name_owner(items, &captured.items);
     }
     let mut marks = HashMap::new();
     splice::splice(&mut call, patches, &mut marks);
-    let left = Claims::remove(&mut call, Why::Foreign);
+    let mut left = Claims::remove(&mut call, Why::Foreign);
+    left.extend(unmasked.fates);
     if !conversation.open.is_empty() {
         let others = call.items.iter().rposition(|item| item.role != Role::Assistant);
         let start = others.map_or(0, |last| last + 1);
         conversation.open = call.items.get(start..).unwrap_or_default().to_vec();
     }
-    Ok(Restored { call, conversation, findings, marks, left })
+    Ok(Restored { call, conversation, findings, issued, marks, left })
+}
+
+/// What was found for the turns of a request.
+struct Matches {
+    conversation: Conversation,
+    patches: Vec<Patch>,
+    /// Turns that stay as they came, by their places in the request.
+    owners: Vec<(Range<usize>, Arc<Captured>)>,
+    findings: Vec<Finding>,
+    /// The captured turns that the turns of the request are, or may be, by their numbers.
+    candidates: HashMap<usize, Arc<Captured>>,
+}
+
+/// Finds the captured turn of each turn of a request, and decides what becomes of it.
+async fn find_turns(
+    replay: &Replay,
+    (tenant, end_user): (&Tenant, Option<&str>),
+    call: &Call,
+) -> Result<Matches, StoreError> {
+    let chain = replay.chains.of(call, tenant, end_user);
+    let mut conversation = Conversation::behind(chain, call, end_user);
+    let mut search = Search {
+        vault: Vault::new(replay, tenant, end_user),
+        maker: &call.target.origin,
+        turns: conversation.chain.turns(),
+        items: &call.items,
+        at: 0,
+        reach: 1,
+        number: conversation.chain.visible_turns(),
+        ancestor: None,
+        findings: Vec::new(),
+        candidates: HashMap::new(),
+    };
+    let (mut patches, mut owners, mut parent) = (Vec::new(), Vec::new(), None);
+    for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
+        let Some(matched) = search.look_for(at, turn).await? else { continue };
+        // An answer that goes on with the last turn has the same parent as that turn.
+        let goes_on = turn.items.end == call.items.len();
+        if parent.is_none() && !goes_on {
+            parent = Some(matched.parent);
+        }
+        let Some((captured, evidence)) = matched.captured else { continue };
+        match search.decide(turn, &captured, &call.target) {
+            Decision::Replace(items) => {
+                let (range, node) = (turn.items.clone(), matched.node);
+                patches.push(Patch { range, node, items, evidence });
+            }
+            Decision::Keep => owners.push((turn.items.clone(), captured)),
+            Decision::Nothing => {}
+        }
+    }
+    patches.reverse();
+    let (era, findings, candidates) = (search.vault.era(), search.findings, search.candidates);
+    conversation.era = era;
+    conversation.parent = parent;
+    Ok(Matches { conversation, patches, owners, findings, candidates })
+}
+
+/// Thoughts that came as text and were removed from a Call.
+#[derive(Default)]
+struct Unmasked {
+    findings: Vec<Finding>,
+    fates: Vec<Fate>,
+}
+
+impl Unmasked {
+    fn remove(
+        call: &mut Call,
+        turns: &[ChainTurn],
+        mut cleaned: HashMap<usize, unmask::Cleaned>,
+    ) -> Self {
+        let mut removed = Self::default();
+        let came = std::mem::take(&mut call.items);
+        let mut next = 0;
+        for (at, turn) in turns.iter().enumerate() {
+            let Some(without) = cleaned.remove(&at) else { continue };
+            call.items.extend_from_slice(came.get(next..turn.items.start).unwrap_or_default());
+            next = turn.items.end;
+            let items = came.get(turn.items.clone()).unwrap_or_default();
+            for (was, now) in items.iter().zip(without) {
+                if now.as_ref() != Some(was) {
+                    let item = was.id.clone();
+                    removed.findings.push(Finding { item, problem: Problem::ThoughtAsText });
+                }
+                match now {
+                    Some(item) => call.items.push(item),
+                    None => {
+                        let (item, visible) = (was.id.clone(), Did::Elided(Why::Foreign));
+                        removed.fates.push(Fate { item, visible, seals: Vec::new() });
+                    }
+                }
+            }
+        }
+        call.items.extend_from_slice(came.get(next..).unwrap_or_default());
+        removed
+    }
 }
 
 /// What becomes of a turn that was found.
@@ -121,9 +196,20 @@ struct Search<'r> {
     number: usize,
     ancestor: Option<Ancestor>,
     findings: Vec<Finding>,
+    candidates: HashMap<usize, Arc<Captured>>,
 }
 
 impl Search<'_> {
+    /// Whether the turn that is looked for is the captured one, as far as it can be seen.
+    fn fits(&self, turn: &ChainTurn, captured: &Captured) -> bool {
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
+        match judge::likeness(turn, items, captured) {
+            Likeness::Same | Likeness::Grown => true,
+            Likeness::Edited => turn.visible.acts.is_some(),
+            Likeness::Other => false,
+        }
+    }
+
     fn report(&mut self, items: &[Item], problem: Problem) {
         if let Some(item) = items.first() {
             self.report_on(&item.id, problem);
@@ -143,9 +229,11 @@ impl Search<'_> {
         if judge::is_intact(items, captured, target) || !judge::is_own(captured, target) {
             return Decision::Keep;
         }
-        let issued = match judge::likeness(turn, captured) {
+        let issued = match judge::likeness(turn, items, captured) {
             Likeness::Same => Some(captured.items.clone()),
-            Likeness::Edited | Likeness::Other => judge::edited(items, captured),
+            Likeness::Edited | Likeness::Grown | Likeness::Other => {
+                judge::edited(turn, items, captured)
+            }
         };
         match issued {
             Some(items) => Decision::Replace(items),
@@ -239,11 +327,8 @@ impl Search<'_> {
                 return Ok(None);
             }
             if place == Some(self.number) {
-                let fits = match judge::likeness(turn, &captured) {
-                    Likeness::Same => true,
-                    Likeness::Edited => turn.visible.acts.is_some(),
-                    Likeness::Other => false,
-                };
+                let fits = self.fits(turn, &captured);
+                self.candidates.insert(self.at, Arc::clone(&captured));
                 self.follow(&standing, &evidence, dropped);
                 let captured = Some((captured, evidence));
                 return Ok(fits.then(|| Match { captured, ..Match::of(standing) }));
@@ -264,7 +349,7 @@ impl Search<'_> {
         let Some(standing) = self.vault.standing(node).await? else { return Ok(None) };
         match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
-                let fits = judge::likeness(turn, &captured) != Likeness::Other;
+                let fits = judge::likeness(turn, items, &captured) != Likeness::Other;
                 Ok(fits.then(|| self.matched(standing, captured, Evidence::Claim)))
             }
             Loaded::Gone(why) => Ok(Some(self.gone(standing, items, why, &Evidence::Claim))),
@@ -318,11 +403,7 @@ impl Search<'_> {
         let Some(standing) = self.named_by_ids(items).await? else { return Ok(None) };
         match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
-                let fits = match judge::likeness(turn, &captured) {
-                    Likeness::Same => true,
-                    Likeness::Edited => turn.visible.acts.is_some(),
-                    Likeness::Other => false,
-                };
+                let fits = self.fits(turn, &captured);
                 Ok(fits.then(|| self.matched(standing, captured, Evidence::UniqueId)))
             }
             Loaded::Gone(why) => Ok(Some(self.gone(standing, items, why, &Evidence::UniqueId))),
@@ -342,7 +423,7 @@ impl Search<'_> {
         let evidence = Evidence::Chain { siblings };
         match self.vault.load(&standing).await? {
             Loaded::Here(captured) => {
-                let fits = judge::likeness(turn, &captured) == Likeness::Same;
+                let fits = judge::likeness(turn, items, &captured) == Likeness::Same;
                 Ok(fits.then(|| self.matched(standing, captured, evidence)))
             }
             Loaded::Gone(why) => Ok(Some(self.gone(standing, items, why, &evidence))),
@@ -351,6 +432,7 @@ impl Search<'_> {
     }
 
     fn matched(&mut self, turn: VaultTurn, captured: Arc<Captured>, evidence: Evidence) -> Match {
+        self.candidates.insert(self.at, Arc::clone(&captured));
         match captured.number.checked_sub(self.number) {
             Some(dropped) => self.follow(&turn, &evidence, dropped),
             None => self.ancestor = None,

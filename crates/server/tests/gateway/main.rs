@@ -13,6 +13,7 @@
 mod chain;
 mod claims;
 mod common;
+mod content;
 mod count;
 mod dialects;
 mod door;

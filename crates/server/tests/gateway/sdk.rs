@@ -74,6 +74,33 @@ async fn sdk_node_openai_stored() {
     run_stored("node", "openai_stored.mjs").await;
 }
 
+/// The AI SDK sends what models said before as references. Nothing of its message list is missing from what a provider
+/// receives, whichever models answer in turn, and nothing is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn sdk_node_ai_sdk_responses() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let run = official::run("node", "ai_sdk_responses.mjs", gate.url(), "honest", &MODELS);
+    let Some(output) = run.await else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{error}");
+    gate.assert_nothing_refused();
+    let mut totals = [0_usize; 3];
+    let conversations = said.lines().filter(|line| line.starts_with("ok ")).inspect(|line| {
+        let counts = line.split(' ').skip(1).take(3).map(|count| count.parse::<usize>().unwrap());
+        totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    });
+    let conversations = conversations.count();
+    assert_eq!(conversations, 2 * (2 * MODELS.len() + 1), "{said}");
+    let [answers, checked, referred] = totals;
+    figure(
+        "node/ai_sdk_responses.mjs",
+        format!(
+            "{conversations} conversations, {answers} answers, {checked} parts compared, {referred} kept by OpenAI itself, 0 missing, 0 refused"
+        ),
+    );
+}
+
 /// Every answer had reasoning, and every call brought exactly the seals that its own conversation had been given.
 ///
 /// DeepSeek demands its reasoning for answers with calls only, and only there does the gateway put it back.

@@ -267,7 +267,8 @@ impl<'s> Conversation<'s> {
         let created = created.map_or("2026-09-01", |(_, value)| value);
         let account_created = Some(format!("{created}T00:00:00Z").parse().unwrap());
         let codec = codec_of(&self.setup);
-        Transcript { codec, request, parsed: None, knows_headers: true, account_created, prior }
+        let transcript = Transcript::of(codec, request).after(prior);
+        Transcript { knows_headers: true, account_created, ..transcript }
     }
 }
 

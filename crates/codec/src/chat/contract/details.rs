@@ -146,8 +146,10 @@ fn illegible(
     // OpenAI's are Fernet tokens, and nobody else's are.
     let is_openais = text.starts_with("gAAAA");
     let is_misplaced = is_openais && view.vendor != Some(Vendor::OpenAi);
-    let is_checked = view.vendor != Some(Vendor::Xai);
-    if view.is_stand_in(seal) || !is_checked || is_base64(&text) && !is_misplaced {
+    // Only of these vendors it is known that they refuse another alphabet.
+    let is_checked = matches!(view.vendor, Some(Vendor::Anthropic | Vendor::Google));
+    let is_legible = !is_checked || is_base64(&text);
+    if view.is_stand_in(seal) || is_legible && !is_misplaced || view.case.is_issued(seal) {
         return;
     }
     let message = if is_misplaced {

@@ -1,12 +1,12 @@
 //! Calls and their answers: as many of the one as of the other, side by side.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use throughline_core::Node;
 
 use crate::gemini::contract::rules::ANSWERS_DO_NOT_MATCH;
 use crate::gemini::contract::view::{Content, Part, View};
-use crate::gemini::wire::Kind;
+use crate::gemini::wire::{self, Kind};
 use crate::{Edit, Finding, Findings, Mend};
 
 const UNEQUAL: &str = "Please ensure that the number of function response parts is equal to the number of function call \
@@ -38,7 +38,8 @@ fn compare(step: &[Content<'_>], answers: &[Content<'_>], findings: &mut Finding
     if calls.len() == given.len() {
         return;
     }
-    let (unanswered, uncalled) = unmatched(&calls, &given);
+    let (unanswered, mut uncalled) = unmatched(&calls, &given);
+    uncalled.extend(media_of_doubles(answers, &uncalled));
     let (calls_word, given_word) = (counted(calls.len(), "call"), counted(given.len(), "answer"));
     let message = format!("this step makes {calls_word}, and has {given_word} behind it");
     let Some(place) = step.last() else { return };
@@ -54,6 +55,28 @@ fn compare(step: &[Content<'_>], answers: &[Content<'_>], findings: &mut Finding
             .answered(UNEQUAL)
             .mended((!edits.is_empty()).then(|| Mend::new(what, edits))),
     );
+}
+
+/// The media beside answers that came twice: they came twice, too.
+fn media_of_doubles<'p, 'c>(
+    answers: &'p [Content<'c>],
+    uncalled: &[&'p Part<'c>],
+) -> Vec<&'p Part<'c>> {
+    let is_uncalled = |part: &Part<'c>| {
+        uncalled.iter().any(|other| (other.content, other.index) == (part.content, part.index))
+    };
+    let (mut given, mut media, mut doubles) = (HashSet::new(), HashSet::new(), Vec::new());
+    let mut is_behind_double = false;
+    for part in answers.iter().flat_map(|content| &content.parts) {
+        if part.kind == Kind::Answer {
+            let is_new = given.insert(part.node.raw());
+            is_behind_double = !is_new && is_uncalled(part);
+        } else if wire::present(part.node, "inlineData").is_some() {
+            let is_new = media.insert(part.node.raw());
+            doubles.extend((is_behind_double && !is_new).then_some(part));
+        }
+    }
+    doubles
 }
 
 fn counted(count: usize, word: &str) -> String {

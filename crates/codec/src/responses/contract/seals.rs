@@ -47,7 +47,7 @@ pub(super) fn look(
     }
 }
 
-/// Whether a seal can be one at all.
+/// Whether a seal is there at all.
 fn look_at_form(
     view: &View<'_>,
     past: Option<&Past<'_>>,
@@ -55,22 +55,16 @@ fn look_at_form(
     findings: &mut Findings<'_>,
 ) {
     let Some(seal) = element.seal.filter(|seal| seal.is_string()) else { return };
-    let problem = match seal.raw() {
-        b"\"\"" => "is empty",
-        _ if !is_base64(seal.raw()) => "is no base64",
-        _ => return,
-    };
-    let message = format!("the encrypted content of this `{}` item {problem}", element.name());
+    // Vendors write the value in alphabets of their own, so only an empty one is known to be wrong.
+    if !is_empty(seal) {
+        return;
+    }
+    let message = format!("the encrypted content of this `{}` item is empty", element.name());
     findings.add(invalid(element, seal, message).mended(Some(unsealed(view, past, element, seal))));
 }
 
-/// Whether the text between the quotes is base64, in either alphabet, with or without padding.
-fn is_base64(quoted: &[u8]) -> bool {
-    let text = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    let is_letter =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
-    text.len() % 4 != 1 && text.iter().all(is_letter)
+fn is_empty(seal: Node<'_>) -> bool {
+    seal.raw() == b"\"\""
 }
 
 fn invalid(element: &Element<'_>, seal: Node<'_>, message: String) -> Finding {
@@ -206,10 +200,7 @@ fn changed(
     let seal = change.seal.as_ref().map(|place| case.node_at(place)).or(element.seal);
     match change.kind {
         ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
-            let Some(seal) = seal.filter(|seal| is_base64(seal.raw()) && seal.raw().len() > 2)
-            else {
-                return;
-            };
+            let Some(seal) = seal.filter(|seal| !is_empty(*seal)) else { return };
             let message = format!("the encrypted content {}", change.kind.phrase());
             let mend = change.issued.and_then(|issued| restored(seal.range(), issued));
             findings.add(invalid(element, seal, message).mended(mend));
@@ -220,10 +211,7 @@ fn changed(
             findings.add(invalid(element, seal, message).mended(Some(foreign(view, element))));
         }
         ChangeKind::Unissued => {
-            let Some(seal) = seal.filter(|seal| is_base64(seal.raw()) && seal.raw().len() > 2)
-            else {
-                return;
-            };
+            let Some(seal) = seal.filter(|seal| !is_empty(*seal)) else { return };
             let message = format!("the encrypted content {}", change.kind.phrase());
             let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
             findings.add(

@@ -1,0 +1,472 @@
+//! Nothing that a client sends is lost or altered without a word: names of models, arguments that gained members, thoughts that
+//! come back as text, and values that only their issuer can read.
+
+use std::sync::{Arc, Mutex};
+
+use crate::harness::{FALLBACK, Gate, MODELS, Opening, QUESTION, Say, begin, serve};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use throughline_codec::Catalog;
+use throughline_core::{Answer, Answering, Name, Outgoing, Upstream, Wire};
+use throughline_server::{Directory, Reached, ReplayMode};
+use throughline_sim::Verdict;
+use throughline_testkit::figure;
+
+/// An answer, its record at the gateway, and the verdict of its audit.
+struct Asked {
+    status: u16,
+    text: String,
+    record: Value,
+    audit: String,
+}
+
+impl Asked {
+    fn sent(&self) -> String {
+        self.record["sent"]["body"].to_string()
+    }
+}
+
+async fn ask(gate: &Gate, path: &str, body: &Value) -> Asked {
+    let headers = [("anthropic-version", "2023-06-01"), ("content-type", "application/json")];
+    let (status, told, answer) =
+        gate.send("POST", path, body.to_string().into_bytes(), &headers).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let header = |name: &str| told.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let call = header("x-throughline-call").unwrap();
+    let (_, record) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    Asked { status, text, record, audit: header("x-throughline-audit").unwrap_or_default() }
+}
+
+/// Every name of a model in an answer, whole or streamed.
+fn model_names(answer: &str, stream: bool) -> Vec<String> {
+    let documents: Vec<Value> = if stream {
+        let lines = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    } else {
+        vec![serde_json::from_str(answer).unwrap()]
+    };
+    let places = ["/model", "/message/model", "/response/model", "/modelVersion"];
+    let names = documents.iter().flat_map(|document| {
+        places.iter().filter_map(|place| document.pointer(place).and_then(Value::as_str))
+    });
+    names.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_name_the_model_as_the_client_asked_for_it() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let mut checked = 0;
+    for say in Say::ALL {
+        for model in MODELS.into_iter().chain([FALLBACK]) {
+            let bare = model.strip_prefix("sim/").filter(|_| model != FALLBACK);
+            for stream in [false, true] {
+                for name in [Some(model), bare].into_iter().flatten() {
+                    let (path, body) = say.request(name, &[say.user("Hi")], stream);
+                    let asked = ask(&gate, &path, &body).await;
+                    let what = format!("{say:?}, {name}, streamed {stream}: {}", asked.text);
+                    assert_eq!(asked.status, 200, "{what}");
+                    let names = model_names(&asked.text, stream);
+                    assert!(!names.is_empty() && names.iter().all(|shown| shown == name), "{what}");
+                    // What is kept says which model answered.
+                    let answered = asked.record["answer"]["model"].as_str().unwrap();
+                    assert!(!answered.contains("sim/") && answered != FALLBACK, "{what}");
+                    checked += names.len();
+                }
+            }
+        }
+    }
+    figure("model names", format!("{checked} names in answers, each as the client wrote it"));
+}
+
+/// The tool calls of a message with another member in their arguments, and without reasoning.
+fn grown(say: Say, said: Vec<Value>, key: &str) -> Vec<Value> {
+    let text = |value: &Value| {
+        let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+        args[key] = json!(false);
+        json!(args.to_string())
+    };
+    let mut said = say.stripped(said);
+    for message in &mut said {
+        match say {
+            Say::Messages => {
+                for block in message["content"].as_array_mut().unwrap() {
+                    if block["type"] == "tool_use" {
+                        block["input"][key] = json!(false);
+                    }
+                }
+            }
+            Say::Responses if message["type"] == "function_call" => {
+                message["arguments"] = text(&message["arguments"]);
+            }
+            Say::Responses => {}
+            Say::Chat => {
+                for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
+                    call["function"]["arguments"] = text(&call["function"]["arguments"]);
+                }
+            }
+            Say::Gemini => {
+                for part in message["parts"].as_array_mut().unwrap() {
+                    if part["functionCall"].is_object() {
+                        part["functionCall"]["args"][key] = json!(false);
+                    }
+                }
+            }
+        }
+    }
+    said
+}
+
+/// Clients add default members to arguments. The call's id says which turn it was, so its reasoning comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let mut restored = 0;
+    for say in [Say::Messages, Say::Responses, Say::Chat] {
+        for model in MODELS {
+            let mut history = vec![say.user(QUESTION)];
+            let said = gate.ask(say, model, &history, false).await.unwrap();
+            let calls = say.calls(&said);
+            assert!(!calls.is_empty());
+            history.extend(grown(say, said, "replace_all"));
+            history.extend(say.results(&calls));
+            let (path, body) = say.request(model, &history, false);
+            let asked = ask(&gate, &path, &body).await;
+            let what = format!("{say:?} → {model}: {}\n{:#}", asked.text, asked.record);
+            assert_eq!(asked.status, 200, "{what}");
+            assert_eq!(asked.audit, "accept", "{what}");
+            assert!(asked.sent().contains("replace_all"), "{what}");
+            let ledger = gate.ledger();
+            let entry = ledger.entries.last().unwrap();
+            // The simulator takes reasoning before another call as moved at OpenAI, and nobody refuses it.
+            let is_back = |verdict: &Verdict| match verdict {
+                Verdict::Accepted => true,
+                Verdict::Dropped(_) => model == MODELS[1],
+                Verdict::Refused(_) => false,
+            };
+            let back = entry.returned.iter().filter(|back| is_back(&back.verdict)).count();
+            assert!(back > 0, "{what}\n{entry:#?}");
+            restored += back;
+        }
+    }
+    gate.assert_nothing_refused();
+    figure("grown arguments", format!("{restored} thoughts restored in 12 conversations"));
+}
+
+/// Other changes to a call are no additions: nothing is restored, and the header says what that costs.
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_arguments_restore_nothing_and_degrade() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let (say, model) = (Say::Messages, MODELS[0]);
+    let mut history = vec![say.user(QUESTION)];
+    let said = gate.ask(say, model, &history, false).await.unwrap();
+    let calls = say.calls(&said);
+    let mut said = say.stripped(said);
+    for block in said[0]["content"].as_array_mut().unwrap() {
+        if block["type"] == "tool_use" {
+            block["input"] = json!({"other": true});
+        }
+    }
+    history.extend(said);
+    history.extend(say.results(&calls));
+    let (path, body) = say.request(model, &history, false);
+    let asked = ask(&gate, &path, &body).await;
+    assert_eq!(asked.status, 200, "{}", asked.text);
+    assert!(gate.ledger().entries.last().unwrap().returned.is_empty());
+    assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
+}
+
+/// What a client makes of another model's thoughts: plain text, or text in tags.
+fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
+    let mut thoughts = Vec::new();
+    let messages = said.iter().map(|message| {
+        let blocks = message["content"].as_array().unwrap().iter();
+        // What cannot be read cannot be sent as text.
+        let blocks = blocks.filter(|block| block["thinking"] != "" && block["data"].is_null());
+        let content = blocks.map(|block| {
+            if block["type"] != "thinking" {
+                return block.clone();
+            }
+            let thought = block["thinking"].as_str().unwrap();
+            thoughts.push(thought.to_owned());
+            let text = match tag {
+                Some(tag) => format!("<{tag}>\n{thought}\n</{tag}>"),
+                None => thought.to_owned(),
+            };
+            json!({"type": "text", "text": text})
+        });
+        json!({"role": "assistant", "content": content.collect::<Vec<_>>()})
+    });
+    (messages.collect(), thoughts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_sent_as_text_are_removed_or_restored() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Messages;
+    let mut removed = 0;
+    for issuer in MODELS {
+        for tag in [None, Some("think"), Some("thinking"), Some("reasoning"), Some("thought")] {
+            let mut history = vec![say.user(QUESTION)];
+            // A tool loop, and then a turn of text alone, which only the visible conversation can name.
+            for turn in 0..3 {
+                let said = gate.ask(say, issuer, &history, false).await.unwrap();
+                let calls = say.calls(&said);
+                let (said, thoughts) = thoughts_as_text(&said, tag);
+                history.extend(said);
+                if calls.is_empty() {
+                    history.push(say.user("Thank you. And once more, please."));
+                } else {
+                    history.extend(say.results(&calls));
+                }
+                let thoughts: Vec<_> = thoughts.iter().filter(|text| !text.is_empty()).collect();
+                for target in [MODELS[0], issuer] {
+                    let (path, body) = say.request(target, &history, false);
+                    let asked = ask(&gate, &path, &body).await;
+                    let what = format!(
+                        "{issuer} → {target}, {tag:?}, turn {turn}: {}\n{:#}",
+                        asked.text, asked.record
+                    );
+                    assert_eq!(asked.status, 200, "{what}");
+                    let answer: Value = serde_json::from_str(&asked.text).unwrap();
+                    assert_ne!(answer["stop_reason"], "refusal", "{what}");
+                    // Claude does not think on within a tool loop that another model began.
+                    let goes_on = target == issuer || calls.is_empty();
+                    assert_eq!(asked.audit, if goes_on { "accept" } else { "degrade" }, "{what}");
+                    for thought in &thoughts {
+                        let as_text = json!({"type": "text", "text": thought}).to_string();
+                        assert!(!asked.sent().contains(&as_text), "{what}");
+                        let escaped = json!(thought).to_string();
+                        let escaped = escaped.trim_matches('"');
+                        assert!(target == issuer || !asked.sent().contains(escaped), "{what}");
+                    }
+                    let findings = asked.record["restore_findings"].to_string();
+                    let is_told = findings.contains("is a thought of this conversation");
+                    assert_eq!(is_told, !thoughts.is_empty(), "{what}");
+                    removed += thoughts.len();
+                }
+            }
+        }
+    }
+    gate.assert_nothing_refused();
+    figure("thoughts as text", format!("{removed} recognised, 0 sent as text"));
+}
+
+/// Text that only resembles a thought stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn text_that_is_no_known_thought_is_kept() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let (say, model) = (Say::Chat, MODELS[3]);
+    let mut history = vec![say.user("Hi")];
+    let body = json!({"model": model, "messages": history});
+    let answer: Value =
+        serde_json::from_str(&ask(&gate, "/v1/chat/completions", &body).await.text).unwrap();
+    let said = &answer["choices"][0]["message"];
+    let thought = said["reasoning_content"].as_str().unwrap().to_owned();
+    let text = said["content"].as_str().unwrap().to_owned();
+    for like in [format!("{thought} Indeed."), thought[..thought.len() - 1].to_owned()] {
+        history.truncate(1);
+        history.push(json!({"role": "assistant", "content": format!("{like}\n\n{text}")}));
+        history.push(say.user("More"));
+        let body = json!({"model": model, "messages": history});
+        let asked = ask(&gate, "/v1/chat/completions", &body).await;
+        let written = json!(like).to_string();
+        assert!(asked.sent().contains(written.trim_matches('"')), "{:#}", asked.record);
+    }
+}
+
+/// Something that a target cannot be told costs content, and the header says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_cannot_be_sent_degrades() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let input = json!([{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]);
+    let body = json!({"model": MODELS[0], "input": input});
+    let asked = ask(&gate, "/v1/responses", &body).await;
+    assert_eq!((asked.status, &*asked.audit), (200, "degrade"), "{:#}", asked.record);
+    // Another model's thoughts are its own: leaving them out costs nothing.
+    let say = Say::Responses;
+    let mut input = vec![say.user("Hi")];
+    let body = json!({"model": MODELS[3], "input": input});
+    let answer = ask(&gate, "/v1/responses", &body).await.text;
+    input.extend(say.answer(&serde_json::from_str(&answer).unwrap()));
+    input.push(say.user("More"));
+    let body = json!({"model": MODELS[0], "input": input, "reasoning": {"effort": "medium"}});
+    let asked = ask(&gate, "/v1/responses", &body).await;
+    assert_eq!((asked.status, &*asked.audit), (200, "accept"), "{:#}", asked.record);
+}
+
+/// A provider that answers each wire with one fixed answer, whose seal has letters that no base64 has.
+struct OddProvider {
+    arrived: Mutex<Vec<Bytes>>,
+    catalog: Catalog,
+}
+
+const ODD_SEAL: &str = "sealed:v2!~ é€";
+
+impl Upstream for OddProvider {
+    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+        self.arrived.lock().unwrap().push(outgoing.body.clone());
+        let answer = match &*outgoing.endpoint {
+            "anthropic" => json!({"id": "msg_1", "type": "message", "role": "assistant",
+                "model": "claude-sonnet-4-5", "stop_reason": "end_turn", "stop_sequence": null,
+                "usage": {"input_tokens": 1, "output_tokens": 1},
+                "content": [{"type": "thinking", "thinking": "Hm.", "signature": ODD_SEAL},
+                            {"type": "redacted_thinking", "data": format!("{ODD_SEAL}2")},
+                            {"type": "text", "text": "Hello"}]}),
+            "gemini" => json!({"responseId": "r1", "modelVersion": "gemini-3-pro-preview",
+                "candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+                    {"text": "Hello", "thoughtSignature": ODD_SEAL}]}}]}),
+            _ => json!({"id": "resp_a1b2c3d4e5f6", "object": "response", "status": "completed",
+                "model": "gpt-5.2", "error": null, "output": [
+                    {"type": "reasoning", "id": "rs_a1b2c3d4e5f6", "summary": [], "encrypted_content": ODD_SEAL},
+                    {"type": "message", "id": "msg_a1b2c3d4e5f6", "role": "assistant", "status": "completed",
+                     "content": [{"type": "output_text", "text": "Hello", "annotations": []}]}]}),
+        };
+        let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
+        let body = Box::pin(stream::iter([Ok(Bytes::from(answer.to_string()))]));
+        Box::pin(async move { Ok(Answer { status: 200, headers, body }) })
+    }
+}
+
+impl Directory for OddProvider {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let row = match model.split('-').next() {
+            Some("claude") => "anthropic",
+            Some("gemini") => "gemini",
+            _ => "openai",
+        };
+        let provider = self.catalog.provider(row).unwrap();
+        let (endpoint, account) = (Name::from(row), Name::from("odd"));
+        let model = Name::from(model);
+        Ok(vec![Reached { endpoint, account, is_callers: false, provider, model }])
+    }
+
+    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+        None
+    }
+
+    fn models(&self) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// A value that the provider issued goes back untouched, whatever its letters are.
+#[tokio::test(flavor = "multi_thread")]
+async fn seals_known_to_the_vault_are_never_judged_by_their_format() {
+    let catalog = Catalog::builtin().clone();
+    let odd = Arc::new(OddProvider { arrived: Mutex::default(), catalog });
+    let opening = Opening {
+        directory: Arc::clone(&odd) as Arc<dyn Directory>,
+        ..Opening::of(ReplayMode::Repair)
+    };
+    let (url, _store, _folder) = serve(Arc::clone(&odd) as Arc<dyn Upstream>, opening).await;
+    for (say, model) in [
+        (Say::Messages, "claude-sonnet-4-5"),
+        (Say::Gemini, "gemini-3-pro-preview"),
+        (Say::Responses, "gpt-5.2"),
+    ] {
+        let mut history = vec![say.user("Hi")];
+        for turn in 0..2 {
+            let (path, body) = say.request(model, &history, false);
+            let sent = body.to_string();
+            let headers = [("anthropic-version", "2023-06-01")];
+            let answer = begin(&url, "POST", &path, sent.clone().into_bytes(), &headers).await;
+            let audit = answer.headers()["x-throughline-audit"].to_str().unwrap().to_owned();
+            let status = answer.status();
+            let answer = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(status, 200, "{say:?}: {}", String::from_utf8_lossy(&answer));
+            assert_eq!(audit, "accept", "{say:?}, turn {turn}");
+            let arrived = odd.arrived.lock().unwrap().pop().unwrap();
+            assert_eq!(String::from_utf8_lossy(&arrived), sent, "{say:?}, turn {turn}");
+            history.extend(say.answer(&serde_json::from_slice(&answer).unwrap()));
+            history.push(say.user("More"));
+        }
+    }
+}
+
+/// A client that resumes a session sends each result twice, with the media beside it, and no signature on the last text.
+#[tokio::test(flavor = "multi_thread")]
+async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let (say, model) = (Say::Gemini, MODELS[2]);
+    let picture = json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}});
+    let with_picture = |mut results: Vec<Value>| {
+        results[0]["parts"].as_array_mut().unwrap().push(picture.clone());
+        results
+    };
+    let mut history = vec![say.user(QUESTION)];
+    let mut resumed = history.clone();
+    for _ in 0..6 {
+        let said = gate.ask(say, model, &history, true).await.unwrap();
+        let calls = say.calls(&said);
+        history.extend(said.clone());
+        let is_last = calls.is_empty();
+        // The signature of the text is lost, and those of calls are there.
+        resumed.extend(if is_last { say.stripped(said) } else { said });
+        if is_last {
+            break;
+        }
+        let results = with_picture(say.results(&calls));
+        history.extend(results.clone());
+        let mut twice = results;
+        let parts = twice[0]["parts"].as_array_mut().unwrap();
+        parts.extend(parts.clone());
+        resumed.extend(twice);
+    }
+    resumed.push(say.user("More"));
+    let (path, body) = say.request(model, &resumed, false);
+    let asked = ask(&gate, &path, &body).await;
+    assert_eq!(asked.status, 200, "{}\n{:#}", asked.text, asked.record);
+    let sent = asked.sent();
+    let count = |word: &str| sent.matches(word).count();
+    assert_eq!(count("functionResponse"), count("functionCall"), "{sent}");
+    let steps =
+        resumed.iter().filter(|content| content["parts"][0]["functionResponse"].is_object());
+    assert_eq!(count("inlineData"), steps.count(), "{sent}");
+    gate.assert_nothing_refused();
+    let ledger = gate.ledger();
+    let issued: Vec<_> = ledger.issued().map(|issued| issued.seal.clone()).collect();
+    let back = &ledger.entries.last().unwrap().returned;
+    let before = &issued[..issued.len() - ledger.entries.last().unwrap().issued.len()];
+    for seal in before {
+        assert!(back.iter().any(|back| back.seal == *seal), "{seal} is lost: {back:#?}");
+    }
+}
+
+/// Another maker's thoughts are not Gemini's, whether or not their turn has calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn unsigned_thoughts_of_other_makers_are_left_out_for_gemini() {
+    let gate = Gate::open(ReplayMode::Repair).await;
+    let say = Say::Gemini;
+    for issuer in [MODELS[0], MODELS[3]] {
+        let mut history = vec![say.user(QUESTION)];
+        let mut thoughts = Vec::new();
+        for _ in 0..3 {
+            let mut said = gate.ask(say, issuer, &history, false).await.unwrap();
+            let calls = say.calls(&said);
+            for part in said[0]["parts"].as_array_mut().unwrap() {
+                part.as_object_mut().unwrap().remove("thoughtSignature");
+                if part["thought"] == true {
+                    thoughts.push(part["text"].as_str().unwrap().to_owned());
+                }
+            }
+            history.extend(said);
+            if calls.is_empty() {
+                history.push(say.user("Thank you. And once more, please."));
+            } else {
+                history.extend(say.results(&calls));
+            }
+            let (path, body) = say.request(MODELS[2], &history, false);
+            let asked = ask(&gate, &path, &body).await;
+            let what = format!("{issuer}: {}\n{:#}", asked.text, asked.record);
+            assert_eq!(asked.status, 200, "{what}");
+            for thought in thoughts.iter().filter(|thought| !thought.is_empty()) {
+                let written = json!(thought).to_string();
+                assert!(!asked.sent().contains(written.trim_matches('"')), "{thought} {what}");
+            }
+        }
+        assert!(thoughts.len() >= 2, "{thoughts:?}");
+    }
+    gate.assert_nothing_refused();
+}

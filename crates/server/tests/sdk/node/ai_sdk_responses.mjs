@@ -1,0 +1,127 @@
+// Vercel's AI SDK with its OpenAI provider on Responses and default settings: what the model said before is sent as references
+// to stored items. Each answer comes from the next model, within tool loops, too.
+import assert from "node:assert/strict";
+import { createOpenAI } from "@ai-sdk/openai";
+import { generateText, jsonSchema, streamText, tool } from "ai";
+import { AGAIN, DESCRIPTIONS, QUESTION, SCHEMAS, runTool } from "./common.mjs";
+
+const [url, , ...models] = process.argv.slice(2);
+
+const tools = Object.fromEntries(
+  Object.entries(SCHEMAS).map(([name, schema]) => [
+    name,
+    // Without `execute` each step is a call of its own, so that the next one can go to another model.
+    tool({ description: DESCRIPTIONS[name], inputSchema: jsonSchema(schema) }),
+  ]),
+);
+
+/** The id of the gateway's call that answers a request. */
+let call;
+const openai = createOpenAI({
+  baseURL: `${url}/v1`,
+  apiKey: "no-key",
+  fetch: async (...request) => {
+    const response = await fetch(...request);
+    call = response.headers.get("x-throughline-call");
+    return response;
+  },
+});
+
+async function ask(model, messages, streamed) {
+  const request = {
+    model: openai.responses(model),
+    messages,
+    tools,
+    maxRetries: 0,
+    providerOptions: { openai: { reasoningEffort: "medium", reasoningSummary: "auto", forceReasoning: true } },
+    onError: ({ error }) => { throw error; },
+  };
+  if (!streamed) {
+    const result = await generateText(request);
+    return { messages: result.response.messages, calls: result.toolCalls, text: result.text };
+  }
+  const result = streamText(request);
+  await result.consumeStream();
+  return { messages: (await result.response).messages, calls: await result.toolCalls, text: await result.text };
+}
+
+/** The texts, the names of calls and the results that a message list holds. */
+function contents(messages) {
+  const found = [];
+  for (const { content } of messages) {
+    if (typeof content === "string") { found.push(content); continue; }
+    for (const part of content) {
+      if (part.type === "text" && part.text) found.push(part.text);
+      if (part.type === "tool-call") found.push(part.toolName);
+      if (part.type === "tool-result") found.push(part.output.value);
+    }
+  }
+  return found;
+}
+
+/** Compares what the provider received with the client's own message list. */
+async function check(messages, name) {
+  const record = await (await fetch(`${url}/v1/throughline/calls/${call}`)).json();
+  const sent = JSON.stringify(record.sent.body);
+  assert.ok(!sent.includes("resp_tl1"), `${name}: a provider received an id of the gateway's: ${sent}`);
+  // Claude does not think on within a tool loop that another model began, and the header says so.
+  const isOff = record.mended.some(({ rule }) => rule === "anthropic/tool-loop-needs-thinking");
+  const expected = isOff ? "degrade" : "accept";
+  assert.equal(record.audit, expected, `${name}: ${JSON.stringify([record.mended, record.findings, record.warnings])}`);
+  // OpenAI resolves the references to items that it keeps.
+  const kept = new Set();
+  for (const item of record.sent.body.input ?? []) if (item.type === "item_reference") kept.add(item.id);
+  let [checked, referred] = [0, 0];
+  for (const content of contents(messages)) {
+    const written = JSON.stringify(content).slice(1, -1);
+    // Results are JSON texts, which some wires take as values.
+    const isThere = sent.includes(written) || sent.includes(JSON.stringify(written).slice(1, -1)) || sent.includes(content);
+    if (!isThere) referred += 1;
+    checked += 1;
+  }
+  assert.ok(referred <= kept.size, `${name}: ${referred} missing, ${kept.size} references: ${sent}`);
+  return { checked, referred };
+}
+
+/** A conversation whose answers come from these models in turn; two questions with their tool loops. */
+async function hold(tour, streamed, name) {
+  const messages = [{ role: "user", content: QUESTION }];
+  let [checked, referred, answers] = [0, 0, 0];
+  for (let finals = 0; finals < 3; ) {
+    const model = tour[answers % tour.length];
+    const answer = await ask(model, messages, streamed);
+    const compared = await check(messages, `${name}, answer ${answers} by ${model}`);
+    checked += compared.checked;
+    referred += compared.referred;
+    answers += 1;
+    assert.ok(answers < 30, "the conversation does not end");
+    messages.push(...answer.messages);
+    if (answer.calls.length > 0) {
+      const results = answer.calls.map(({ toolCallId, toolName, input }) => ({
+        type: "tool-result", toolCallId, toolName,
+        output: { type: "text", value: runTool({ id: toolCallId, name: toolName, args: input }).text },
+      }));
+      messages.push({ role: "tool", content: results });
+      continue;
+    }
+    assert.ok(answer.text, `${name}: no text`);
+    finals += 1;
+    messages.push({ role: "user", content: AGAIN });
+  }
+  return { answers, checked, referred };
+}
+
+const tours = models.map((_, first) => [...models.slice(first), ...models.slice(0, first)]);
+tours.push([...models].reverse());
+for (const model of models) tours.push([model]);
+for (const streamed of [false, true]) {
+  for (const tour of tours) {
+    const name = `${tour.map((model) => model.replace("sim/", "")).join(" → ")} ${streamed ? "streamed" : "whole"}`;
+    try {
+      const { answers, checked, referred } = await hold(tour, streamed, name);
+      console.log(`ok ${answers} ${checked} ${referred} ${name}`);
+    } catch (error) {
+      throw new Error(`${name}: ${error.responseBody ?? error}`, { cause: error });
+    }
+  }
+}
