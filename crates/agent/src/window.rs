@@ -3,9 +3,9 @@
 //! A Thread only grows. Answers of tools are written as they come; in the conversation they stand in the order of their calls,
 //! which is their [`Place`]. A summary is written behind what it covers, and stands before what it does not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use throughline_core::{Body, CallId, Item, ItemId, Name, Part, Place, Role, ToolResult};
+use throughline_core::{Body, CallId, Item, ItemId, Name, Part, Place, Role, ToolResult, work};
 
 /// An Item of the window.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +49,14 @@ impl Window {
 
     /// Notes where Items were written, that had not been before: in the order in which they were pushed.
     pub fn written(&mut self, ids: &[Name], first: u64) {
-        for (id, seq) in ids.iter().zip(first..) {
-            let summary = self.summary.iter_mut();
-            let kept = self.items.iter_mut().rev().chain(summary);
-            if let Some(kept) = kept.into_iter().find(|kept| kept.item.id.0 == *id) {
+        let mut written: HashMap<&Name, u64> = ids.iter().zip(first..).collect();
+        // What was written last is mostly at the end: the search stops when all were found.
+        for kept in self.items.iter_mut().rev().chain(self.summary.iter_mut()) {
+            if written.is_empty() {
+                break;
+            }
+            work::step();
+            if let Some(seq) = written.remove(&kept.item.id.0) {
                 kept.seq = seq;
             }
         }
@@ -218,3 +222,7 @@ pub(crate) fn readable(item: &Item) -> String {
         Body::Compaction | Body::Unknown => String::new(),
     }
 }
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod window_tests;

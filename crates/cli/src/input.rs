@@ -7,10 +7,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::{Asked, Catalog, Codec, CodecError, Document, Framing, codec, guess};
+use throughline_core::json::{Measure, SizeLimits};
 use throughline_core::{Name, Node, Request, SyntaxError, Tree, Wire};
 
 use crate::failure::Failure;
 use crate::text;
+
+/// What a document may hold: ten times what the gateway takes.
+const LIMITS: SizeLimits = SizeLimits { entries: 4_000_000, items: 200_000, tools: 40_960 };
 
 /// A document, read and recognised.
 pub(crate) struct Input {
@@ -50,6 +54,9 @@ impl Input {
             return Err(Failure::BadData(format!(
                 "{name} is empty: a request, response or stream was expected"
             )));
+        }
+        if let Err(error) = Measure::of(&bytes, &LIMITS) {
+            return Err(Failure::BadData(format!("{name} is too large to be read: {error}")));
         }
         Ok(Self { name, bytes: Bytes::from(bytes) })
     }

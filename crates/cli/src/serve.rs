@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use throughline_agent::Watcher;
 use throughline_codec::Catalog;
 use throughline_core::Upstream;
+use throughline_core::json::SizeLimits;
 use throughline_provider::Http;
 use throughline_server::{
     AgentApi, Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode, Traces,
@@ -141,8 +142,16 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
 }
 
 fn limits(gateway: &config::Gateway) -> Limits {
+    let count = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
     Limits {
-        streams: usize::try_from(gateway.max_streams).unwrap_or(usize::MAX),
+        streams: count(gateway.max_streams),
+        sizes: SizeLimits {
+            entries: count(gateway.entry_limit),
+            items: count(gateway.item_limit),
+            tools: count(gateway.tool_limit),
+        },
+        memory: gateway.max_request_memory,
+        queue: gateway.timeouts.queue,
         headers: gateway.timeouts.client_headers,
         body: gateway.timeouts.client_body,
         slow_reader: gateway.timeouts.slow_reader,

@@ -3,23 +3,22 @@
 //! Wire ids are optional on some wires and repeat on others, so an id names the latest unanswered call that has
 //! it, and calls get ids of our own.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use throughline_core::{Body, CallId, CallIds, Item, Name, Place, Target};
+use throughline_core::{Body, CallId, CallIds, Item, Name, Place, Target, work};
 
 /// The calls of one conversation, while it is read.
 #[derive(Default)]
 pub(crate) struct Calls {
     taken: Taken,
-    open: Vec<Open>,
-}
-
-struct Open {
-    id: CallId,
-    wire_id: Option<Name>,
-    name: Name,
+    /// All calls in order; nothing where a call was answered.
+    open: Vec<Option<CallId>>,
+    /// The numbers of the calls with an id, the latest last. Answered calls are removed when they are met.
+    by_id: HashMap<Name, Vec<usize>>,
+    /// The numbers of the calls of a tool, the oldest first. Answered calls are removed when they are met.
+    by_name: HashMap<Name, VecDeque<usize>>,
 }
 
 impl Calls {
@@ -29,21 +28,46 @@ impl Calls {
         let wanted =
             wanted.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
         let id = CallId(self.taken.unique(&wanted));
-        self.open.push(Open { id: id.clone(), wire_id: wire_id.cloned(), name: Arc::clone(name) });
+        let number = self.open.len();
+        self.open.push(Some(id.clone()));
+        if let Some(wire_id) = wire_id {
+            self.by_id.entry(Arc::clone(wire_id)).or_default().push(number);
+        }
+        self.by_name.entry(Arc::clone(name)).or_default().push_back(number);
         id
     }
 
     /// The call that an answer belongs to, by the wire's id or else by the tool's name, oldest first. An answer to
     /// nothing we know keeps the id it came with.
     pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
-        let by_id = |open: &Open| wire_id.is_some() && open.wire_id.as_deref() == wire_id;
-        let by_name = |open: &Open| wire_id.is_none() && name == Some(&*open.name);
-        let found =
-            self.open.iter().rposition(by_id).or_else(|| self.open.iter().position(by_name));
-        match found {
-            Some(position) => self.open.remove(position).id,
-            None => CallId::from(wire_id.or(name).unwrap_or("unknown")),
+        let found = match (wire_id, name) {
+            (Some(wire_id), _) => self.latest_with_id(wire_id),
+            (None, Some(name)) => self.oldest_of_tool(name),
+            (None, None) => None,
+        };
+        found.unwrap_or_else(|| CallId::from(wire_id.or(name).unwrap_or("unknown")))
+    }
+
+    fn latest_with_id(&mut self, wire_id: &str) -> Option<CallId> {
+        let numbers = self.by_id.get_mut(wire_id)?;
+        while let Some(number) = numbers.pop() {
+            work::step();
+            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
+                return Some(id);
+            }
         }
+        None
+    }
+
+    fn oldest_of_tool(&mut self, name: &str) -> Option<CallId> {
+        let numbers = self.by_name.get_mut(name)?;
+        while let Some(number) = numbers.pop_front() {
+            work::step();
+            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
+                return Some(id);
+            }
+        }
+        None
     }
 }
 

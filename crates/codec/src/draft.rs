@@ -6,12 +6,13 @@
 //! was made from scratch has nothing to copy and is written member by member, in one fixed order.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Call, Choice, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native, Received,
-    Request, SIDE_CHANNEL, Settings, Side, Target, Tree, Warning, Why, Wire,
+    Call, Choice, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native, Node,
+    Received, Request, SIDE_CHANNEL, Settings, Side, Target, Tree, Warning, Why, Wire, work,
 };
 
 use crate::edit::{self, Rope, place_in};
@@ -24,6 +25,8 @@ pub(crate) struct Draft<'c> {
     wire: Wire,
     source: Option<&'c Received>,
     changes: Vec<(Cow<'static, str>, Option<Rope>)>,
+    /// The names of the members in `changes`.
+    changed: HashSet<Cow<'static, str>>,
     pub(crate) aside: Vec<Json>,
     /// The order in which the last Items of the Call were said.
     order: Option<Vec<usize>>,
@@ -36,7 +39,8 @@ impl<'c> Draft<'c> {
         let source = call.source_on(&wire);
         let fates = Vec::with_capacity(call.system.len() + call.items.len());
         let (changes, aside, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        Self { call, wire, source, changes, aside, order: None, fates, warnings }
+        let changed = HashSet::new();
+        Self { call, wire, source, changes, changed, aside, order: None, fates, warnings }
     }
 
     /// The wire that is being written.
@@ -113,7 +117,10 @@ impl<'c> Draft<'c> {
     }
 
     fn change(&mut self, key: Cow<'static, str>, value: Option<Rope>) {
-        self.changes.retain(|(changed, _)| *changed != key);
+        if !self.changed.insert(key.clone()) {
+            work::steps(self.changes.len());
+            self.changes.retain(|(changed, _)| *changed != key);
+        }
         self.changes.push((key, value));
     }
 
@@ -307,6 +314,22 @@ pub(crate) fn received(
 ) -> Arc<Received> {
     let (target, request, settings) = (target.clone(), request.clone(), settings.clone());
     Arc::new(Received { wire, target, request, members: edit::members_of(tree), settings })
+}
+
+/// Members by name. Where a name is repeated, the last member counts and keeps its place.
+pub(crate) fn last_of_each_name<'t>(
+    members: impl Iterator<Item = (Node<'t>, Node<'t>)>,
+) -> Vec<(Name, Node<'t>)> {
+    let mut all: Vec<_> =
+        members.map(|(key, value)| (key.name().unwrap_or_default(), value)).collect();
+    let last: HashMap<Name, usize> =
+        all.iter().enumerate().map(|(place, (key, _))| (Arc::clone(key), place)).collect();
+    let mut place = 0;
+    all.retain(|(key, _)| {
+        place += 1;
+        last.get(key) == Some(&(place - 1))
+    });
+    all
 }
 
 /// What a wire said of a part of a request.

@@ -1,10 +1,11 @@
 //! Edits on JSON text: what does not change is copied with the white space around it.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Name, Tree, json};
+use throughline_core::{Json, Name, Tree, json, work};
 
 /// New values for an object's members, by name; nothing leaves a member out.
 pub(crate) type Changes<V> = [(Cow<'static, str>, Option<V>)];
@@ -160,11 +161,16 @@ pub(crate) fn edit(
     let mut out = Vec::with_capacity(base.len() + added);
     out.extend_from_slice(base.get(..copied).unwrap_or_default());
     let mut is_first = true;
+    let by_name: HashMap<&str, &Option<Rope>> =
+        changes.iter().rev().map(|(key, value)| (&**key, value)).collect();
+    let mut unseen: HashSet<&str> = by_name.keys().copied().collect();
     for (name, range) in members {
+        work::step();
         // The comma, the name and the white space before the value.
         let lead = base.get(copied..range.start).unwrap_or_default();
         copied = range.end;
-        let change = changes.iter().find(|(key, _)| **key == **name).map(|(_, value)| value);
+        unseen.remove(&**name);
+        let change = by_name.get(&**name).copied();
         if matches!(change, Some(None)) {
             continue;
         }
@@ -175,9 +181,7 @@ pub(crate) fn edit(
         }
         is_first = false;
     }
-    let is_new = |(key, _): &&(Cow<'static, str>, Option<Rope>)| {
-        !members.iter().any(|(name, _)| **name == **key)
-    };
+    let is_new = |(key, _): &&(Cow<'static, str>, Option<Rope>)| unseen.contains(&**key);
     push_new(&mut out, changes.iter().filter(is_new), is_first);
     out.extend_from_slice(base.get(copied..).unwrap_or_default());
     Bytes::from(out)

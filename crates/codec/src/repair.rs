@@ -4,8 +4,11 @@
 //! again, and goes on until nothing is left to mend. It invents no signature and says no thought aloud: what comes back
 //! from the past is byte for byte what was issued, and what cannot come back is left out with what depends on it.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use bytes::Bytes;
-use throughline_core::{Body, Did, Encoded, Fate, Item, Request, Seal, Target, Tree, Why};
+use throughline_core::{Body, Did, Encoded, Fate, Item, Request, Seal, Target, Tree, Why, work};
 
 use crate::audit::{Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, compatible};
 use crate::{Asked, Codec, CodecError};
@@ -107,8 +110,8 @@ fn mended_at(
     Ok(Repair { request, mended, audit: looked })
 }
 
-/// Takes a mended request in place of the one that was written, and tells in the Fates what reasoning it no longer has.
-/// Answers whether the mended request says less: something was removed from it, or thinking was switched off.
+/// Takes a repaired request instead of the one that was encoded, and notes in the Fates which reasoning it no longer has.
+/// Returns whether the repaired request says less: something was removed from it, or thinking was switched off.
 pub fn recount(
     to: &dyn Codec,
     target: &Target,
@@ -118,9 +121,9 @@ pub fn recount(
     let asked = Asked::of(target.clone());
     let before = to.decode_request(&encoded.request, &asked)?;
     let after = to.decode_request(&mended, &asked)?;
-    let mut seals: Vec<&Bytes> =
-        after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant).collect();
-    let mut thoughts: Vec<&str> = after.items.iter().filter_map(thought).collect();
+    let seals = after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant);
+    let mut seals: Counted<&Bytes> = Counted::new(seals);
+    let mut thoughts: Counted<&str> = Counted::new(after.items.iter().filter_map(thought));
     let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Did::Elided(_));
     let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
     let mut says_less = after.items.len() < before.items.len()
@@ -130,12 +133,12 @@ pub fn recount(
     let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
     if sent.len() == items.len() {
         for (fate, item) in sent.into_iter().zip(items) {
-            if thought(item).is_some_and(|text| !takes(&mut thoughts, &text)) {
+            if thought(item).is_some_and(|text| !thoughts.take(&text)) {
                 fate.visible = Did::Elided(Why::ByPolicy);
                 says_less = true;
             }
             for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
-                if !takes(&mut seals, &seal.reveal_to_tenant()) {
+                if !seals.take(&seal.reveal_to_tenant()) {
                     *did = Did::Elided(Why::ByPolicy);
                     says_less = true;
                 }
@@ -151,8 +154,27 @@ fn thought(item: &Item) -> Option<&str> {
     matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
 }
 
-/// Takes it out, if it is there.
-fn takes<T: PartialEq>(all: &mut Vec<T>, one: &T) -> bool {
-    let place = all.iter().position(|other| other == one);
-    place.map(|place| all.remove(place)).is_some()
+/// Values with how often each of them is there.
+struct Counted<T>(HashMap<T, usize>);
+
+impl<T: Eq + Hash> Counted<T> {
+    fn new(values: impl Iterator<Item = T>) -> Self {
+        let mut counts = HashMap::new();
+        for value in values {
+            *counts.entry(value).or_insert(0) += 1;
+        }
+        Self(counts)
+    }
+
+    /// Takes one copy of the value out; false where none is left.
+    fn take(&mut self, value: &T) -> bool {
+        work::step();
+        match self.0.get_mut(value) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
 }

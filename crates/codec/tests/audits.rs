@@ -12,6 +12,8 @@
 )]
 
 mod common;
+#[path = "audits/growth.rs"]
+mod growth;
 
 use std::collections::BTreeMap;
 

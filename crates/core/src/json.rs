@@ -7,6 +7,7 @@
 //!
 //! Nothing here recurses, so ten thousand nested arrays are as safe as ten.
 
+mod measure;
 mod scan;
 mod text;
 mod tree;
@@ -18,6 +19,7 @@ mod json_tests;
 
 use bytes::Bytes;
 
+pub use crate::json::measure::{Measure, SizeLimits, TooMany};
 pub use crate::json::tree::{Elements, Members, Node, Shape, Tree};
 pub use crate::json::write::{
     Array, Object, array, array_of, object, object_of, push_number, push_string, string,

@@ -39,6 +39,7 @@ mod thought;
 mod trace_parent;
 mod upstream;
 mod view;
+pub mod work;
 
 pub use crate::archive::{Archive, Fault, KeyHead, Proven};
 pub use crate::bounds::{OutOfBounds, check_host, within_bounds};

@@ -38,6 +38,8 @@ pub trait Upstream: Send + Sync {
 pub struct Outgoing {
     /// The configured endpoint that it goes to.
     pub endpoint: Name,
+    /// The model that it asks, if it asks one. Failures count for this model, not for the whole endpoint.
+    pub model: Option<Name>,
     /// The method, as `POST`.
     pub method: Name,
     /// The path behind the endpoint's base address, with its query.

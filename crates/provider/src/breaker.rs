@@ -1,11 +1,16 @@
-//! Leaves an endpoint alone that keeps failing.
+//! Circuit breakers: an endpoint or a model that keeps failing gets no requests for a while.
 //!
-//! After a number of failures in a row nothing is sent for a while. Then one request is let through to see: if it
-//! succeeds, all is as before; if it fails, the pause begins again.
+//! After a number of failures in a row nothing is sent until a pause is over. Then one request is let through as a probe:
+//! if it succeeds, all requests are; if it fails, the pause begins again.
+//!
+//! Each model of an endpoint has a breaker of its own, so a model that fails does not stop the others. Failures to connect
+//! say nothing about a model: they count for the endpoint.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use throughline_core::Name;
 use tokio::time::Instant;
 
 /// When an endpoint is left alone, and for how long.
@@ -25,6 +30,41 @@ impl Default for BreakerPolicy {
 
 /// What to tell others while one request finds out whether the endpoint is back.
 const WHILE_PROBED: Duration = Duration::from_secs(1);
+
+/// The most models of one endpoint that have a breaker. Callers choose the names of models, so the number is bounded.
+const MOST_MODELS: usize = 256;
+
+/// The breakers of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Breakers {
+    policy: BreakerPolicy,
+    endpoint: Breaker,
+    models: Mutex<HashMap<Name, Arc<Breaker>>>,
+}
+
+impl Breakers {
+    pub(crate) fn new(policy: BreakerPolicy) -> Self {
+        Self { policy, endpoint: Breaker::new(policy), models: Mutex::default() }
+    }
+
+    /// The breaker of the endpoint, for failures to connect.
+    pub(crate) fn endpoint(&self) -> &Breaker {
+        &self.endpoint
+    }
+
+    /// The breaker of a model; one that all others share where there are too many models.
+    pub(crate) fn model(&self, model: Option<&Name>) -> Arc<Breaker> {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut name = model.cloned().unwrap_or_default();
+        if !models.contains_key(&name) && models.len() >= MOST_MODELS {
+            models.retain(|_, breaker| breaker.has_failures());
+            if models.len() >= MOST_MODELS {
+                name = Name::default();
+            }
+        }
+        Arc::clone(models.entry(name).or_insert_with(|| Arc::new(Breaker::new(self.policy))))
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Breaker {
@@ -64,6 +104,11 @@ impl Breaker {
     /// Whether requests are held back.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(*self.state(), State::Closed { .. })
+    }
+
+    /// Whether requests are held back, or the last one failed.
+    fn has_failures(&self) -> bool {
+        !matches!(*self.state(), State::Closed { failures: 0 })
     }
 
     fn succeeded(&self) {

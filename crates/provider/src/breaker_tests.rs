@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use throughline_core::Name;
 use tokio::time::Instant;
 
-use super::{Breaker, BreakerPolicy, WHILE_PROBED};
+use super::{Breaker, BreakerPolicy, Breakers, MOST_MODELS, WHILE_PROBED};
 
 const PAUSE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_secs(1);
@@ -68,6 +69,26 @@ fn a_failure_from_before_the_pause_does_not_end_the_probe() {
     assert_eq!(breaker.admit(now + PAUSE).err(), Some(WHILE_PROBED));
     probe.settle(false, now + PAUSE);
     assert!(!breaker.is_open());
+}
+
+#[test]
+fn each_model_has_a_breaker_and_their_number_is_bounded() {
+    let (breakers, now) =
+        (Breakers::new(BreakerPolicy { failures: 1, pause: PAUSE }), Instant::now());
+    let named = |number: usize| Name::from(format!("model-{number}"));
+    fail(&breakers.model(Some(&named(0))), now);
+    assert!(breakers.model(Some(&named(0))).is_open());
+    assert!(!breakers.model(Some(&named(1))).is_open());
+    for number in 0..10 * MOST_MODELS {
+        breakers.model(Some(&named(number)));
+    }
+    assert!(breakers.model(Some(&named(0))).is_open(), "what rests is not forgotten");
+    for number in 0..10 * MOST_MODELS {
+        if let Ok(permit) = breakers.model(Some(&named(number))).admit(now) {
+            permit.settle(true, now);
+        }
+    }
+    assert!(breakers.models.lock().unwrap().len() <= MOST_MODELS + 1);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use url::Url;
 
 use crate::address::{self, Guarded};
 use crate::auth::{insert_secret, is_credential};
-use crate::breaker::Breaker;
+use crate::breaker::Breakers;
 use crate::client::{self, Client, TooSlow, was_not_heard};
 use crate::endpoint::{Endpoint, InvalidEndpoint, Source};
 use crate::retry::Tries;
@@ -45,7 +45,7 @@ pub struct Http {
 struct Line {
     endpoint: Endpoint,
     client: Client,
-    breaker: Breaker,
+    breakers: Breakers,
     /// The path that was asked for last, and where it is: most requests go to the same one.
     place: Mutex<Option<(Name, Place)>>,
 }
@@ -59,6 +59,7 @@ struct Place {
 
 /// A request that can be sent any number of times.
 struct Prepared {
+    model: Option<Name>,
     method: Method,
     place: Place,
     headers: HeaderMap,
@@ -129,8 +130,8 @@ const NOT_HEARD: usize = 2;
 impl Line {
     fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Self {
         let client = Client::new(tls, names, endpoint.options.connect);
-        let breaker = Breaker::new(endpoint.options.breaker);
-        Self { endpoint, client, breaker, place: Mutex::default() }
+        let breakers = Breakers::new(endpoint.options.breaker);
+        Self { endpoint, client, breakers, place: Mutex::default() }
     }
 
     fn prepare(&self, outgoing: Outgoing) -> Result<Prepared, UpstreamError> {
@@ -161,7 +162,8 @@ impl Line {
             // What a codec wrote is JSON.
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
-        Ok(Prepared { method, place, headers, body: outgoing.body, proof })
+        let (model, body) = (outgoing.model, outgoing.body);
+        Ok(Prepared { model, method, place, headers, body, proof })
     }
 
     /// Where a path of the endpoint is, if one may go there.
@@ -187,15 +189,28 @@ impl Line {
         retries: &AtomicU64,
     ) -> Result<Answer, UpstreamError> {
         let mut tries = Tries::new(self.endpoint.options.retry);
+        let (endpoint, model) =
+            (self.breakers.endpoint(), self.breakers.model(prepared.model.as_ref()));
+        let resting =
+            |left| UpstreamError::Resting { endpoint: Arc::clone(&self.endpoint.name), left };
         loop {
-            let permit = self.breaker.admit(Instant::now()).map_err(|left| {
-                UpstreamError::Resting { endpoint: Arc::clone(&self.endpoint.name), left }
-            })?;
+            let connects = endpoint.admit(Instant::now()).map_err(resting)?;
+            let answers = model.admit(Instant::now()).map_err(resting)?;
             let outcome = self.attempt(prepared, clock()).await;
-            if let Some(failed) = has_failed(&outcome) {
-                permit.settle(failed, Instant::now());
+            // A permit that is dropped unsettled says nothing.
+            match failure_of(&outcome) {
+                Some(Failed::Connecting) => connects.settle(true, Instant::now()),
+                Some(Failed::Answering) => {
+                    connects.settle(false, Instant::now());
+                    answers.settle(true, Instant::now());
+                }
+                Some(Failed::Nothing) => {
+                    connects.settle(false, Instant::now());
+                    answers.settle(false, Instant::now());
+                }
+                None => {}
             }
-            if self.breaker.is_open() {
+            if endpoint.is_open() || model.is_open() {
                 return outcome;
             }
             let Some(wait) = tries.wait_after(&outcome, clock()) else { return outcome };
@@ -368,15 +383,28 @@ fn sign(
     Ok(())
 }
 
-/// Whether an outcome speaks against the endpoint, if it says anything about it.
-fn has_failed(outcome: &Result<Answer, UpstreamError>) -> Option<bool> {
+/// What failed in a request that was sent.
+enum Failed {
+    /// The connection to the endpoint.
+    Connecting,
+    /// The answer for this model.
+    Answering,
+    Nothing,
+}
+
+/// What an outcome says about the endpoint and the model, if it says anything.
+fn failure_of(outcome: &Result<Answer, UpstreamError>) -> Option<Failed> {
     match outcome {
-        Ok(answer) => Some(answer.status >= 500),
+        Ok(answer) if answer.status >= 500 => Some(Failed::Answering),
+        Ok(_) => Some(Failed::Nothing),
         Err(
             UpstreamError::Unreachable { .. }
-            | UpstreamError::TimedOut { .. }
+            | UpstreamError::TimedOut { waiting: Waiting::Connecting, .. },
+        ) => Some(Failed::Connecting),
+        Err(
+            UpstreamError::TimedOut { waiting: Waiting::FirstByte | Waiting::NextByte, .. }
             | UpstreamError::Cut { .. },
-        ) => Some(true),
+        ) => Some(Failed::Answering),
         Err(
             UpstreamError::UnknownEndpoint { .. }
             | UpstreamError::NoCredential { .. }

@@ -83,6 +83,7 @@ fn endpoint(address: &str) -> Endpoint {
 fn outgoing(path: &str) -> Outgoing {
     Outgoing {
         endpoint: "here".into(),
+        model: None,
         method: "POST".into(),
         path: path.into(),
         headers: Vec::new(),

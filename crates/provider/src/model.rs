@@ -59,6 +59,7 @@ impl EndpointModel {
         let encoded = self.written(&call)?;
         let outgoing = Outgoing {
             endpoint: self.endpoint.clone(),
+            model: Some(Name::from(self.target.model())),
             method: "POST".into(),
             path: self.codec.path(&self.target, call.stream).into(),
             headers: headers(&encoded),

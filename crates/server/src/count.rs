@@ -64,12 +64,19 @@ impl Exchange<'_> {
         let references = self.resolve_references(&renamed, body, &reached, end_user.as_deref());
         let renamed = references.await?.map_or(renamed, |references| references.for_target);
         let (inner, is_wrapped) = unwrapped(&renamed);
-        let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
-        let to = speaker(&target.origin.wire)?;
-        let (mut encoded, found) = self.restored(to, call, end_user.as_deref(), &tenant).await?;
-        let issued = found.as_ref().map(|found| &found.issued);
-        self.mended(to, &mut encoded, body, &target, issued)?;
-        let ready = encoded.request;
+        let preparing = async {
+            let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
+            let to = speaker(&target.origin.wire)?;
+            let (mut encoded, found) =
+                self.restored(to, call, end_user.as_deref(), &tenant).await?;
+            let issued = found.as_ref().map(|found| &found.issued);
+            self.mended(to, &mut encoded, body, &target, issued)?;
+            Ok::<_, Problem>((target, to, encoded.request))
+        };
+        let heavy = &self.gateway.operations.heavy;
+        let prepared = heavy.run(&self.caller, inner.body.len(), Box::pin(preparing)).await?;
+        let (target, to, ready) = prepared?;
+        self.ticket.request_is_ready();
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;
         let Some(path) = counting(wire, &to.path(&target, false)) else {
@@ -84,6 +91,7 @@ impl Exchange<'_> {
         self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
             method: "POST".into(),
             path: path.into(),
             headers: ready.headers,

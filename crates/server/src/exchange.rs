@@ -179,9 +179,12 @@ impl<'g> Exchange<'g> {
             let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
             let end_user = end_user.as_deref();
             let renamed = rename(&request.body);
+            let length = whole.as_ref().map_or(&renamed, |(_, whole)| whole).body.len();
             let ready = self.prepare(renamed, body, whole, &reached, end_user, story);
-            let ready = Box::pin(ready).await?;
+            let heavy = &self.gateway.operations.heavy;
+            let ready = heavy.run(&self.caller, length, Box::pin(ready)).await??;
             self.note(&ready, &reached, place);
+            self.ticket.request_is_ready();
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.base(&ready)).await;
             story.base = base;
@@ -266,6 +269,7 @@ impl<'g> Exchange<'g> {
         };
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
             method: method.into(),
             path: path.into(),
             headers: request.headers.clone(),
@@ -308,6 +312,7 @@ impl<'g> Exchange<'g> {
         }
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
             method: "POST".into(),
             path: path.into(),
             headers: ready.encoded.request.headers.clone(),

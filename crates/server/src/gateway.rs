@@ -10,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use throughline_codec::Catalog;
+use throughline_core::json::{Measure, SizeLimits, TooMany};
 use throughline_core::{
     Credential, Json, Name, Provider, Request, Tenant, Tree, Upstream, Wire, json,
 };
@@ -20,7 +21,7 @@ use crate::console::assets;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
 use crate::letta::{self, AgentApi};
-use crate::operations::{Operations, Ticket, whole_body};
+use crate::operations::{LARGE, Operations, Ticket, whole_body};
 use crate::own;
 use crate::prefix::PrefixPolicy;
 use crate::replay::Replay;
@@ -153,14 +154,14 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
         }
         Door::Call(_) | Door::Count(_) | Door::Story(_) | Door::Response(..) | Door::Other(_) => {}
     }
-    let ticket = match gateway.operations.enter(&caller, &wire) {
+    let ticket = match gateway.operations.enter(&caller, &wire).await {
         Ok(ticket) => ticket,
         Err(problem) => return turned_away(&gateway, &wire, &problem),
     };
     ticket.trace(&mut request.headers);
     let answered = async {
-        request.body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
-        let json = read(&request.body, gateway.depth_limit)?;
+        let (bytes, json) = Box::pin(receive(&gateway, &caller, &ticket, body)).await?;
+        request.body = bytes;
         let exchange = Exchange::of(&gateway, caller, wire.clone(), Arc::clone(&ticket), json);
         // Calls are what most ask for, and thousands at once: what all else needs is held only where it is asked for.
         match door {
@@ -187,16 +188,57 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     }
 }
 
-/// A body, if it is JSON. It is parsed once, for all who read it.
-fn read(body: &Bytes, deepest: u32) -> Result<Option<Tree>, Problem> {
-    match Tree::parse_within(deepest, body.clone()) {
+/// Receives a body within the limits, and parses it once, for all who read it; no tree where it is not JSON.
+async fn receive(
+    gateway: &Gateway,
+    caller: &Caller,
+    ticket: &Ticket,
+    body: Body,
+) -> Result<(Bytes, Option<Tree>), Problem> {
+    let operations = &gateway.operations;
+    let mut room = operations.room(caller);
+    let body = whole_body(body, gateway.body_limit, operations.limits.body, &mut room).await?;
+    let parsing = async { limited_tree(&body, gateway.depth_limit, &operations.limits.sizes) };
+    let tree = operations.heavy.run(caller, body.len(), parsing).await??;
+    room.reserve_entries(tree.as_ref().map_or(0, Tree::entries)).await?;
+    ticket.hold(room);
+    Ok((body, tree))
+}
+
+/// The limits for a body of that length. An item takes about the same memory however short it is, so half of the items may
+/// be short, and more need some text each.
+fn fitting(sizes: &SizeLimits, length: usize) -> SizeLimits {
+    /// The bytes that each item has on average, where there are many.
+    const ITEM: usize = 128;
+    let items = sizes.items.min((sizes.items / 2).max(length / ITEM));
+    SizeLimits { items, ..*sizes }
+}
+
+/// The index of a body, if it is JSON. A large body is measured first: one that holds too much gets no index.
+pub(crate) fn limited_tree(
+    body: &Bytes,
+    deepest: u32,
+    sizes: &SizeLimits,
+) -> Result<Option<Tree>, Problem> {
+    let sizes = &fitting(sizes, body.len());
+    let too_many = |error: TooMany| Problem::new(413, format!("{error}: send less at once"));
+    let measured = (body.len() >= LARGE).then(|| Measure::of(body, sizes));
+    let measured = measured.transpose().map_err(too_many)?;
+    let tree = Tree::parse_measured(deepest, measured.map(|it| it.entries), body.clone());
+    let tree = match tree {
         Err(error) if error.is_too_deep() => {
             let message =
                 format!("the body is nested deeper than {deepest}: no request needs that");
-            Err(Problem::new(400, message))
+            return Err(Problem::new(400, message));
         }
-        read => Ok(read.ok()),
+        parsed => parsed.ok(),
+    };
+    // There are at most as many items and tools as entries: most small bodies need no second look.
+    let entries = tree.as_ref().map_or(0, Tree::entries);
+    if measured.is_none() && entries > sizes.items.min(sizes.tools).min(sizes.entries) {
+        Measure::of(body, sizes).map_err(too_many)?;
     }
+    Ok(tree)
 }
 
 /// The answer of the agents.
@@ -209,9 +251,8 @@ async fn agents_answer(
 ) -> Response {
     let answered = async {
         let caller = caller?;
-        let ticket = gateway.operations.enter(&caller, &Wire::borrowed("letta"))?;
-        let body = whole_body(body, gateway.body_limit, gateway.operations.limits.body).await?;
-        read(&body, gateway.depth_limit)?;
+        let ticket = gateway.operations.enter(&caller, &Wire::borrowed("letta")).await?;
+        let (body, _) = receive(gateway, &caller, &ticket, body).await?;
         let answered = letta::answer(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
         ticket.note(|facts| facts.status = status);

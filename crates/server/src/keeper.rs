@@ -12,6 +12,9 @@ use crate::replay::{Answered, Conversation, Replay};
 use crate::stored;
 use crate::story::Story;
 
+/// The most Items of one turn that an answer continues. A turn holds all of them again, so a longer one is not captured.
+const MOST_OPEN: usize = 1_000;
+
 /// Keeps what comes of one call.
 pub(crate) struct Keeper {
     pub(crate) replay: Arc<Replay>,
@@ -56,7 +59,8 @@ impl Keeper {
             };
             Some(stored::record(&shown?, conversation.end_user.as_deref(), &reply.origin))
         });
-        if reply.stop == Stop::Cut || reply.items.is_empty() {
+        let is_endless = conversation.open.len() > MOST_OPEN;
+        if reply.stop == Stop::Cut || reply.items.is_empty() || is_endless {
             drop(timeout(self.longest, self.replay.stories().keep(&story)).await);
             return;
         }

@@ -28,6 +28,9 @@ mod declared;
 mod denied;
 mod drives;
 mod gives;
+#[cfg(test)]
+#[path = "letta/growth_tests.rs"]
+mod growth_tests;
 mod kept;
 mod listing;
 mod messages;
@@ -254,7 +257,7 @@ async fn perform(asked: &Asked<'_>, op: Op) -> Told {
         Op::ShowKeys => console::journal::keys(asked).await,
         Op::UsedByHour => console::journal::usage(asked).await,
         Op::DoctorRows => Ok(console::doctor::rows(asked)),
-        Op::Doctor => console::doctor::look(asked),
+        Op::Doctor => console::doctor::look(asked).await,
     }
 }
 

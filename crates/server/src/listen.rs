@@ -1,6 +1,7 @@
 //! The gateway on a port: connections that neither stall nor pile up, and a stop that lets streams end.
 
 mod socket;
+mod watchdog;
 
 use std::future::Future;
 use std::io;
@@ -14,11 +15,13 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::gateway::Gateway;
 use crate::listen::socket::Socket;
+use crate::listen::watchdog::Watchdog;
 use crate::operations::{Limits, Operations};
 
 /// How often what was used is kept, and what others used is read.
@@ -51,14 +54,20 @@ pub async fn serve(
     if let Some(agents) = agents.clone() {
         settling.spawn(agents.sweep());
     }
+    // Without it the gateway serves as well; only probes go unanswered while all workers are blocked.
+    let (watchdog, mut handed) = Watchdog::start(&listener).ok().unzip();
+    if let Some(watchdog) = &watchdog {
+        settling.spawn(watchdog.ticks());
+    }
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+            Some(stream) = next(&mut handed) => TcpStream::from_std(stream),
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok(stream) => {
                 let connection = connection(&builder, stream, &router, &limits);
                 let connection = open.watch(connection);
                 let replay = Arc::clone(&replay);
@@ -72,7 +81,7 @@ pub async fn serve(
             Err(_) => sleep(BREATH).await,
         }
     }
-    drop(listener);
+    drop((listener, watchdog));
     tokio::select! {
         ended = timeout(limits.shutdown, open.shutdown()) => drop(ended),
         () = hurry => {}
@@ -85,6 +94,16 @@ pub async fn serve(
     settling.shutdown().await;
     drop(timeout(limits.shutdown, replay.all_settled()).await);
     operations.finish().await;
+}
+
+/// The next connection that the watchdog accepted; never one without a watchdog.
+async fn next(
+    handed: &mut Option<UnboundedReceiver<std::net::TcpStream>>,
+) -> Option<std::net::TcpStream> {
+    match handed {
+        Some(handed) => handed.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn builder(limits: &Limits) -> Builder<TokioExecutor> {

@@ -13,12 +13,18 @@
 //! | `log.rs` | one line for each call |
 //! | `trace.rs` | the place of a call in its caller's trace |
 //! | `body.rs` | a caller's body, neither too large nor too slow |
+//! | `shares.rs` | pools that tenants share fairly: answers under way, memory of requests, processor time |
+//! | `room.rs` | the memory of one request: how much it is expected to take, and what it holds of the pool |
+//! | `heavy.rs` | work on large bodies, kept off the threads that answer everybody else |
 
 mod allowance;
 mod body;
+mod heavy;
 mod log;
 mod meter;
 mod metrics;
+mod room;
+mod shares;
 mod ticket;
 mod trace;
 mod usage;
@@ -27,14 +33,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use throughline_core::json::SizeLimits;
 use throughline_core::{Name, Store, StoreError, Wire, json};
-use tokio::sync::Semaphore;
 
 pub use crate::operations::allowance::Allowance;
 pub(crate) use crate::operations::body::whole_body;
+pub(crate) use crate::operations::heavy::{Heavy, LARGE};
 pub use crate::operations::log::{Level, Log, Silent};
 pub(crate) use crate::operations::meter::Meter;
 pub(crate) use crate::operations::metrics::Metrics;
+pub(crate) use crate::operations::room::Room;
+use crate::operations::shares::{OverShare, Shares};
 pub(crate) use crate::operations::ticket::{Capture, Fates, Ticket};
 pub use crate::operations::trace::Traces;
 pub use crate::operations::usage::{Price, Prices, Unpriced, UsageRow, Used, UsedFor, usage_log};
@@ -50,6 +59,12 @@ const COME_BACK: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// The most answers that are under way at once.
     pub streams: usize,
+    /// The most JSON values, messages and tools that one request may hold.
+    pub sizes: SizeLimits,
+    /// The memory in bytes that all requests together may be expected to take.
+    pub memory: u64,
+    /// How long a request waits for its share of a full gateway.
+    pub queue: Duration,
     /// For the headers of a caller, and for its next request on the same connection.
     pub headers: Duration,
     /// For the body of a caller, beside the time that a slow line needs for it.
@@ -66,6 +81,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             streams: 4096,
+            sizes: SizeLimits::DEFAULT,
+            memory: 1 << 30,
+            queue: Duration::from_secs(10),
             headers: Duration::from_secs(30),
             body: Duration::from_secs(30),
             slow_reader: Duration::from_mins(1),
@@ -85,7 +103,11 @@ pub struct Operations {
     traces: Option<Arc<dyn Traces>>,
     pub(crate) limits: Limits,
     /// One for each answer that may be under way.
-    slots: Arc<Semaphore>,
+    slots: Arc<Shares>,
+    /// The memory of requests, in bytes.
+    memory: Arc<Shares>,
+    /// Runs work on large bodies.
+    pub(crate) heavy: Heavy,
     /// What a page of our own shows with what it changes.
     token: Name,
     /// Whether what was used could not be kept the last time.
@@ -107,7 +129,9 @@ impl Operations {
             log,
             traces: None,
             limits,
-            slots: Arc::new(Semaphore::new(limits.streams)),
+            slots: Shares::new(limits.streams as u64, OverShare::Refuse),
+            memory: Shares::new(limits.memory, OverShare::Wait),
+            heavy: Heavy::new(limits.queue),
             token: Name::from([&*Claims::fresh_node()?.0, &*Claims::fresh_node()?.0].concat()),
             is_behind: AtomicBool::new(false),
         })
@@ -120,14 +144,17 @@ impl Operations {
         self
     }
 
-    /// Lets a call in, unless its key asks too often or too much is under way.
-    pub(crate) fn enter(
+    /// Lets a call in, unless its key asks too often or too much is under way. When all slots are taken, a tenant that
+    /// has less than its share of them waits for the next.
+    pub(crate) async fn enter(
         self: &Arc<Self>,
         caller: &Caller,
         dialect: &Wire,
     ) -> Result<Arc<Ticket>, Problem> {
         self.meter.count_request(&caller.admission)?;
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
+        let is_shared = caller.admission.key_id().is_some();
+        let slot = self.slots.acquire(&caller.tenant, is_shared, 1, self.limits.queue);
+        let slot = slot.await.map_err(|_| {
             let most = self.limits.streams;
             let message = format!(
                 "{most} answers are under way, and that is the most: ask again in a moment"
@@ -136,9 +163,15 @@ impl Operations {
         })?;
         self.tell(Level::Debug, |o| {
             o.string("event", "asked").string("dialect", dialect.as_str());
-            o.number("slots", self.slots.available_permits() as u64);
+            o.number("slots", self.slots.free());
         });
         Ok(Ticket::new(Arc::clone(self), caller, dialect, slot))
+    }
+
+    /// The memory of a request of this caller.
+    pub(crate) fn room(&self, caller: &Caller) -> Room {
+        let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.key_id().is_some());
+        Room::new(Arc::clone(&self.memory), tenant, is_shared, self.limits.queue)
     }
 
     /// Counts and tells of a request that was not let in.
@@ -174,8 +207,7 @@ impl Operations {
 
     /// Waits until no answer is under way, and keeps what was used.
     pub(crate) async fn finish(&self) {
-        let all = u32::try_from(self.limits.streams).unwrap_or(u32::MAX);
-        drop(tokio::time::timeout(self.limits.capture, self.slots.acquire_many(all)).await);
+        drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
         self.settle().await;
     }
 

@@ -1,15 +1,24 @@
 //! Callers and providers that behave badly, out of malice or by accident: each hears a clear error, and nobody else notices.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "gateway/house/mod.rs"]
 mod house;
+#[path = "abuse/large.rs"]
+mod large;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use house::{ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole};
-use throughline_server::Limits;
+use throughline_core::json::SizeLimits;
+use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::{Folder, on_small_disk};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -363,4 +372,149 @@ fn fill(file: &std::path::Path) {
     for size in [64 << 10, 4 << 10, 1] {
         while file.write_all(&vec![0; size]).is_ok() {}
     }
+}
+
+/// A key of any tenant: `tl_of_` and its name.
+fn any_key() -> Option<Admission> {
+    let (tenant, id) = ("default".into(), "key".into());
+    Some(Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() })
+}
+
+/// A question of that tenant, as it is written.
+fn asked_by(tenant: &str, house: &House, body: &str) -> String {
+    house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
+}
+
+/// A provider that reads requests, and answers none.
+async fn silent() -> Provider {
+    Provider::doing(async |mut stream| {
+        stream.read_u8().await.ok();
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_tenant_leaves_answers_to_the_others() {
+    let (folder, provider) = (Folder::new("shares"), silent().await);
+    let limits = Limits { streams: 8, queue: SOON, ..Limits::default() };
+    let plan = Plan { limits, admission: any_key(), ..Plan::default() };
+    let house = House::open(&provider, &store(&folder).await, plan);
+    let question = question("claude-sonnet-4-5", false);
+    let mut waiting = Vec::new();
+    for number in 1..=7 {
+        waiting.push(house.begun(&asked_by("busy", &house, &question)).await);
+        until(|| provider.open.load(Ordering::SeqCst) == number).await;
+    }
+    let mut refused = house.begun(&asked_by("busy", &house, &question)).await;
+    let said = house::heard(&mut refused).await;
+    assert_eq!(said.status, 503, "the last slot is not for a tenant that has all others: {said:?}");
+    waiting.push(house.begun(&asked_by("other", &house, &question)).await);
+    until(|| provider.open.load(Ordering::SeqCst) == 8).await;
+    drop(waiting);
+    provider.is_alone().await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_beyond_the_memory_wait_and_are_refused() {
+    let (folder, provider) = (Folder::new("memory"), silent().await);
+    let limits = Limits { memory: 5 << 20, queue: SOON, ..Limits::default() };
+    let house = House::open(&provider, &store(&folder).await, Plan { limits, ..Plan::default() });
+    let text = "x".repeat(1 << 20);
+    let large = question("claude-sonnet-4-5", false).replace("Hello", &text);
+    assert!(large.len() > 1 << 20);
+    let first = house.begun(&house.request("/v1/messages", "", &large)).await;
+    until(|| provider.open.load(Ordering::SeqCst) == 1).await;
+    let said = house.said("/v1/messages", "", &large).await;
+    assert_eq!(said.status, 503, "{said:?}");
+    assert!(said.body.contains("max_request_memory"), "{}", said.body);
+    assert!(said.head.contains("retry-after: 1"), "{}", said.head);
+    // A small one has room.
+    let small = question("claude-sonnet-4-5", false);
+    let second = house.begun(&house.request("/v1/messages", "", &small)).await;
+    until(|| provider.open.load(Ordering::SeqCst) == 2).await;
+    drop((first, second));
+    provider.is_alone().await;
+    house.close().await;
+}
+
+/// Requests that hold too much are refused in the words of their dialect, on every path that reads them.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_hold_too_much_are_refused_with_the_limit() {
+    let (folder, provider) = (Folder::new("sizes"), silent().await);
+    let sizes = SizeLimits { entries: 400, items: 100, tools: 10 };
+    let limits = Limits { sizes, ..Limits::default() };
+    let house = House::open(&provider, &store(&folder).await, Plan { limits, ..Plan::default() });
+    let many = |element: &str, count: usize| vec![element; count].join(",");
+    let messages = format!(r#"{{"model":"claude","messages":[{}]}}"#, many("{}", 60));
+    let tools = format!(r#"{{"model":"claude","messages":[],"tools":[{}]}}"#, many("{}", 11));
+    let deep = r#"{"a":{"b":{"c":{"d":["#;
+    let entries =
+        format!(r#"{{"model":"claude","messages":[],"x":{deep}{}]}}}}}}}}}}"#, many("0", 450));
+    for path in
+        ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions", "/v1/responses"]
+    {
+        for (body, limit) in
+            [(&messages, "item_limit"), (&tools, "tool_limit"), (&entries, "entry_limit")]
+        {
+            let said = house.said(path, "", body).await;
+            assert_eq!(said.status, 413, "{path}: {said:?}");
+            assert!(said.body.contains(limit), "{path}: {}", said.body);
+            assert!(said.body.contains("\"error\""), "{path}: {}", said.body);
+        }
+    }
+    assert_eq!(provider.open.load(Ordering::SeqCst), 0);
+    house.close().await;
+}
+
+/// All workers of the runtime are held up; a probe is answered all the same, and other callers once they go on.
+#[test]
+fn healthz_answers_while_every_worker_is_blocked() {
+    const WORKERS: usize = 2;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .unwrap();
+    let folder = Folder::new("blocked");
+    let (house, provider) = runtime.block_on(async {
+        let provider = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
+        (House::open(&provider, &store(&folder).await, Plan::default()), provider)
+    });
+    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
+    let barrier = Arc::new(Barrier::new(WORKERS + 1));
+    let blocked = Arc::new(AtomicUsize::new(0));
+    for _ in 0..WORKERS {
+        let (barrier, blocked) = (Arc::clone(&barrier), Arc::clone(&blocked));
+        runtime.spawn(async move {
+            blocked.fetch_add(1, Ordering::SeqCst);
+            barrier.wait();
+        });
+    }
+    while blocked.load(Ordering::SeqCst) < WORKERS {
+        std::thread::yield_now();
+    }
+    let asked = std::time::Instant::now();
+    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
+    println!("FIGURE a probe while every worker is blocked: {:?}", asked.elapsed());
+    assert_eq!(plainly(&house.request("/readyz", "", ""), &house.address), 503);
+    let call = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let address = house.address.clone();
+    let caller = std::thread::spawn(move || plainly(&call, &address));
+    // The thread that stands in leaves this connection to the runtime.
+    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
+    barrier.wait();
+    assert_eq!(caller.join().unwrap(), 200);
+    drop(provider);
+    runtime.block_on(house.close());
+}
+
+/// The status of the answer to a request, on a plain socket.
+fn plainly(request: &str, address: &str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said.split(' ').nth(1).unwrap().parse().unwrap()
 }

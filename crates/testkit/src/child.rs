@@ -44,6 +44,11 @@ impl Child {
         }
     }
 
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The next line that the child printed whole; nothing when it has ended.
     pub fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();

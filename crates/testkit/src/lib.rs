@@ -13,6 +13,8 @@ mod child;
 mod dice;
 mod disk;
 mod folder;
+mod growth;
+mod large;
 mod postgres;
 #[cfg(feature = "power")]
 pub mod power;
@@ -28,6 +30,8 @@ pub use crate::child::{Child, child_task};
 pub use crate::dice::Dice;
 pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
+pub use crate::growth::{grows_in_proportion, processor_time};
+pub use crate::large::{LARGE_REQUESTS, LargeRequest};
 pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
 pub use crate::python::python;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};

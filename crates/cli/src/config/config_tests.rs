@@ -25,6 +25,10 @@ prefix = "drop_block"
 body_limit = "1MiB"
 depth_limit = 0x40
 max_streams = 1_000
+entry_limit = 5_000
+item_limit = 500
+tool_limit = 50
+max_request_memory = "2GiB"
 [gateway.timeouts]
 client_headers = 5
 slow_reader = "10s"
@@ -88,6 +92,8 @@ fn every_key_is_read() {
         (ReplayMode::Enforce, Capture::Relaxed, PrefixPolicy::DropBlock)
     );
     assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
+    assert_eq!((gateway.entry_limit, gateway.item_limit, gateway.tool_limit), (5_000, 500, 50));
+    assert_eq!(gateway.max_request_memory, 2 << 30);
     let timeouts = Timeouts {
         client_headers: Duration::from_secs(5),
         client_body: Duration::from_secs(30),
@@ -97,9 +103,10 @@ fn every_key_is_read() {
         idle: Duration::from_hours(1),
         capture: Duration::from_secs(1),
         shutdown: Duration::from_secs(3),
+        queue: Duration::from_secs(10),
     };
     assert_eq!(gateway.timeouts, timeouts);
-    assert_eq!(config.lines["gateway.timeouts.idle"], 20);
+    assert_eq!(config.lines["gateway.timeouts.idle"], 24);
     let price = |model: &str| config.prices.of("openai", model);
     let dear = Price { input: Some(1_250_000), output: Some(10_000_000), ..Price::default() };
     assert_eq!(price("gpt-5.6"), Some(dear));

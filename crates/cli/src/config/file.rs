@@ -229,7 +229,19 @@ fn problem(problem: throughline_tools::Problem) -> Problem {
 
 fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
     section.takes_only(
-        &["replay", "capture", "prefix", "body_limit", "depth_limit", "max_streams", "timeouts"],
+        &[
+            "replay",
+            "capture",
+            "prefix",
+            "body_limit",
+            "depth_limit",
+            "entry_limit",
+            "item_limit",
+            "tool_limit",
+            "max_streams",
+            "max_request_memory",
+            "timeouts",
+        ],
         notes,
     );
     let usual = Gateway::default();
@@ -242,6 +254,18 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
         depth_limit: section
             .count("depth_limit", usual.depth_limit, notes)
             .unwrap_or(usual.depth_limit),
+        entry_limit: section
+            .count("entry_limit", usual.entry_limit, notes)
+            .unwrap_or(usual.entry_limit),
+        item_limit: section
+            .count("item_limit", usual.item_limit, notes)
+            .unwrap_or(usual.item_limit),
+        tool_limit: section
+            .count("tool_limit", usual.tool_limit, notes)
+            .unwrap_or(usual.tool_limit),
+        max_request_memory: section
+            .bytes("max_request_memory", notes)
+            .unwrap_or(usual.max_request_memory),
         max_streams: section
             .count("max_streams", usual.max_streams, notes)
             .unwrap_or(usual.max_streams),

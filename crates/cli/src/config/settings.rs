@@ -86,8 +86,16 @@ pub(crate) struct Gateway {
     pub(crate) body_limit: u64,
     /// The deepest nesting of a request's JSON.
     pub(crate) depth_limit: u32,
+    /// The most JSON values and member names that a request may hold.
+    pub(crate) entry_limit: u32,
+    /// The most messages and parts that a request may hold.
+    pub(crate) item_limit: u32,
+    /// The most tools that a request may declare.
+    pub(crate) tool_limit: u32,
     /// The most answers that are under way at once.
     pub(crate) max_streams: u32,
+    /// The memory in bytes that all requests under way may be expected to take.
+    pub(crate) max_request_memory: u64,
     /// How long it waits, and for what.
     pub(crate) timeouts: Timeouts,
 }
@@ -100,7 +108,11 @@ impl Default for Gateway {
             prefix: PrefixPolicy::default(),
             body_limit: 64 << 20,
             depth_limit: 512,
+            entry_limit: 400_000,
+            item_limit: 20_000,
+            tool_limit: 4_096,
             max_streams: 4096,
+            max_request_memory: 1 << 30,
             timeouts: Timeouts::default(),
         }
     }
@@ -173,6 +185,8 @@ pub(crate) struct Timeouts {
     pub(crate) capture: Duration,
     /// For open answers, before it stops.
     pub(crate) shutdown: Duration,
+    /// For a share of the gateway, where others have all of it.
+    pub(crate) queue: Duration,
 }
 
 impl Default for Timeouts {
@@ -186,13 +200,14 @@ impl Default for Timeouts {
             idle: Duration::from_mins(5),
             capture: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),
+            queue: Duration::from_secs(10),
         }
     }
 }
 
 impl Timeouts {
     /// All of them, by the words of the configuration.
-    pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 8] {
+    pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 9] {
         [
             ("client_headers", &mut self.client_headers),
             ("client_body", &mut self.client_body),
@@ -202,6 +217,7 @@ impl Timeouts {
             ("idle", &mut self.idle),
             ("capture", &mut self.capture),
             ("shutdown", &mut self.shutdown),
+            ("queue", &mut self.queue),
         ]
     }
 }

@@ -65,7 +65,11 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     put("gateway.prefix", word(PREFIX_POLICIES, &gateway.prefix).to_owned());
     put("gateway.body_limit", exact_bytes(gateway.body_limit));
     put("gateway.depth_limit", gateway.depth_limit.to_string());
+    put("gateway.entry_limit", gateway.entry_limit.to_string());
+    put("gateway.item_limit", gateway.item_limit.to_string());
+    put("gateway.tool_limit", gateway.tool_limit.to_string());
     put("gateway.max_streams", gateway.max_streams.to_string());
+    put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
     let mut timeouts: Timeouts = gateway.timeouts;
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));

@@ -247,6 +247,7 @@ impl Client {
     ) -> Result<Answered, Failure> {
         let outgoing = Outgoing {
             endpoint: Name::from(to),
+            model: None,
             method: Name::from(method),
             path: Name::from(path),
             headers: vec![(Name::from("content-type"), Name::from("application/json"))],

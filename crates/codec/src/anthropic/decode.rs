@@ -51,12 +51,11 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     call.tools = root.get("tools").into_iter().flat_map(|tools| tools_of(tools)).collect();
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings(root);
-    for (key, value) in root.members().filter(|(key, _)| !KNOWN.iter().any(|known| key.is(known))) {
-        let key = key.name().unwrap_or_default();
-        // Where a name stands twice the last one counts.
-        call.extras.retain(|extra| extra.key != key);
-        call.extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
-    }
+    let is_known = |key: Node<'_>| KNOWN.iter().any(|known| key.is(known));
+    let extras = root.members().filter(|(key, _)| !is_known(*key));
+    let extra =
+        |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
+    call.extras = draft::last_of_each_name(extras).into_iter().map(extra).collect();
     call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }

@@ -1,5 +1,7 @@
 //! The case that is put to a codec, and the list that it reports to.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use throughline_core::{Node, Profile, ReasoningFormat, ReplayAudit, Target, Tree};
@@ -23,6 +25,16 @@ pub struct Case<'c> {
     target: &'c Target,
     tree: &'c Tree,
     comparison: Option<&'c Comparison<'c>>,
+    /// The children of the values that were searched, by the number of each value.
+    children: RefCell<HashMap<u32, Box<[Child]>>>,
+}
+
+/// A member or an element of a value, by numbers in the tree.
+#[derive(Clone, Copy)]
+struct Child {
+    /// The name of a member; nothing for an element.
+    name: Option<u32>,
+    value: u32,
 }
 
 impl<'c> Case<'c> {
@@ -32,7 +44,7 @@ impl<'c> Case<'c> {
         tree: &'c Tree,
         comparison: Option<&'c Comparison<'c>>,
     ) -> Self {
-        Self { transcript, target, tree, comparison }
+        Self { transcript, target, tree, comparison, children: RefCell::default() }
     }
 
     /// Whether the target is known to have issued this seal, bit for bit. Then no rule judges its format.
@@ -91,7 +103,7 @@ impl<'c> Case<'c> {
     /// The value that stands at `range`, or the smallest that holds it.
     pub fn node_at(&self, range: &Range<usize>) -> Node<'c> {
         let mut node = self.body();
-        while let Some((_, inner)) = child_around(node, range) {
+        while let Some((_, inner)) = self.child_around(node, range) {
             node = inner;
             if node.range() == *range {
                 break;
@@ -106,7 +118,7 @@ impl<'c> Case<'c> {
         let mut path = String::new();
         let mut node = self.body();
         while node.range() != *range
-            && let Some((step, inner)) = child_around(node, range)
+            && let Some((step, inner)) = self.child_around(node, range)
         {
             match (step, style) {
                 (Step::Member(name), _) => {
@@ -131,25 +143,41 @@ impl<'c> Case<'c> {
         }
         path
     }
+
+    /// The child of `node` that holds `range`. The children are listed once and searched by bisection, so the paths of
+    /// all findings together take linear time.
+    fn child_around(&self, node: Node<'c>, range: &Range<usize>) -> Option<(Step, Node<'c>)> {
+        let list = || {
+            let elements = node.elements().map(|value| (None, value));
+            let members = node.members().map(|(name, value)| (Some(name), value));
+            let number = Node::number_in_tree;
+            let child = |(name, value): (Option<Node<'c>>, Node<'c>)| Child {
+                name: name.map(number),
+                value: number(value),
+            };
+            elements.chain(members).map(child).collect()
+        };
+        let mut known = self.children.borrow_mut();
+        let children = known.entry(node.number_in_tree()).or_insert_with(list);
+        let at = |child: &Child| self.tree.node(child.value);
+        let behind = children.partition_point(|child| at(child).range().start <= range.start);
+        let index = behind.checked_sub(1)?;
+        let child = children.get(index)?;
+        let value = at(child);
+        if range.end > value.range().end {
+            return None;
+        }
+        let name = child.name.map(|name| self.tree.node(name));
+        let step = name.map_or(Step::Element(index), |name| {
+            Step::Member(name.text().unwrap_or_default().into_owned())
+        });
+        Some((step, value))
+    }
 }
 
 enum Step {
     Member(String),
     Element(usize),
-}
-
-/// The child of `node` that holds `range`.
-fn child_around<'t>(node: Node<'t>, range: &Range<usize>) -> Option<(Step, Node<'t>)> {
-    let holds = |child: Node<'t>| {
-        let place = child.range();
-        place.start <= range.start && range.end <= place.end
-    };
-    if node.is_array() {
-        let (index, child) = node.elements().enumerate().find(|(_, child)| holds(*child))?;
-        return Some((Step::Element(index), child));
-    }
-    let (name, child) = node.members().find(|(_, child)| holds(*child))?;
-    Some((Step::Member(name.text().unwrap_or_default().into_owned()), child))
 }
 
 /// What a codec found.

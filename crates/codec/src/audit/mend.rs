@@ -1,9 +1,10 @@
 //! How a request can be mended: a few edits on its text, everything else as it came.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Node, Tree, json};
+use throughline_core::{Json, Node, Tree, json, work};
 
 /// A way to mend one finding.
 #[derive(Clone, Debug)]
@@ -54,27 +55,46 @@ impl Edit {
             matches!(self, Edit::Remove(_) | Edit::InsertBefore(..) | Edit::InsertAfter(..));
         place.start <= own.start && own.end <= place.end && !(own == place && is_of_the_list)
     }
-
-    /// Whether both touch the same value, or one a value inside the other's.
-    fn meets(&self, other: &Edit) -> bool {
-        let (a, b) = (self.place(), other.place());
-        a.start < b.end && b.start < a.end
-    }
 }
 
-/// As many of the mends as do not touch the same place, the first first; the numbers of those that were taken.
+/// Picks the mends whose edits do not overlap, in order; returns their numbers.
+///
+/// Edited places are kept as disjoint intervals, so each edit costs one lookup in an ordered map.
 pub(crate) fn compatible(mends: &[&Mend]) -> Vec<usize> {
+    let mut edited = Intervals::default();
     let mut taken: Vec<usize> = Vec::new();
     for (number, mend) in mends.iter().enumerate() {
-        let meets = |other: &usize| {
-            let other = mends.get(*other).map_or(&[][..], |mend| &mend.edits);
-            mend.edits.iter().any(|edit| other.iter().any(|taken| edit.meets(taken)))
-        };
-        if !taken.iter().any(meets) {
+        if !mend.edits.iter().any(|edit| edited.meets(edit.place())) {
+            mend.edits.iter().for_each(|edit| edited.add(edit.place()));
             taken.push(number);
         }
     }
     taken
+}
+
+/// A union of places as disjoint intervals: the end of each by its start.
+#[derive(Default)]
+struct Intervals(BTreeMap<usize, usize>);
+
+impl Intervals {
+    /// Whether the place shares a byte with the union.
+    fn meets(&self, place: &Range<usize>) -> bool {
+        work::step();
+        let before = self.0.range(..place.end).next_back();
+        before.is_some_and(|(_, end)| *end > place.start)
+    }
+
+    fn add(&mut self, place: &Range<usize>) {
+        let (mut start, mut end) = (place.start, place.end);
+        while let Some((from, to)) = self.0.range(..end).next_back().map(|(from, to)| (*from, *to))
+            && to > start
+        {
+            work::step();
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
 }
 
 /// The text with the edits made. What they do not touch is copied with the white space around it.
@@ -82,20 +102,35 @@ pub(crate) fn apply(tree: &Tree, edits: &[&Edit]) -> Bytes {
     let mut out = Vec::with_capacity(tree.bytes().len() + 256);
     let root = tree.root();
     out.extend_from_slice(tree.bytes().get(..root.range().start).unwrap_or_default());
-    write(tree, root, edits, &mut out);
+    // The sort is stable: edits of one place stay in the order in which they were made.
+    let mut sorted = edits.to_vec();
+    sorted.sort_by_key(|edit| edit.place().start);
+    write(tree, root, &sorted, &mut out);
     out.extend_from_slice(tree.bytes().get(root.range().end..).unwrap_or_default());
     Bytes::from(out)
 }
 
-/// Writes one value. Goes down only where an edit lies, so its depth is that of the edits.
+/// The edits that begin inside `place`. `edits` are sorted by where they begin.
+fn within<'s, 'e>(edits: &'s [&'e Edit], place: &Range<usize>) -> &'s [&'e Edit] {
+    let from = edits.partition_point(|edit| edit.place().start < place.start);
+    let behind = edits.get(from..).unwrap_or_default();
+    let count = behind.partition_point(|edit| edit.place().start < place.end);
+    let inside = behind.get(..count).unwrap_or_default();
+    work::steps(inside.len() + 1);
+    inside
+}
+
+/// Writes one value. Recurses only into values that hold an edit, so its depth is that of the edits.
+/// `edits` are sorted, and each of them begins inside the value.
 fn write(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) {
     let place = node.range();
-    let inside: Vec<&Edit> = edits.iter().copied().filter(|edit| edit.changes(&place)).collect();
-    if inside.is_empty() {
+    if !edits.iter().any(|edit| edit.changes(&place)) {
         out.extend_from_slice(node.raw());
         return;
     }
-    for edit in &inside {
+    // Edits are sorted by their start, so those of the value itself come first.
+    let own = edits.iter().take_while(|edit| edit.place().start == place.start);
+    for edit in own {
         if let Edit::Replace(at, value) = edit
             && *at == place
         {
@@ -104,9 +139,9 @@ fn write(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) {
         }
     }
     if node.is_array() {
-        write_array(tree, node, &inside, out);
+        write_array(tree, node, edits, out);
     } else {
-        write_object(tree, node, &inside, out);
+        write_object(tree, node, edits, out);
     }
 }
 
@@ -115,7 +150,8 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
     for element in node.elements() {
         let place = element.range();
         let lead = list.lead(place.start);
-        let here = edits.iter().filter(|edit| *edit.place() == place);
+        let inside = within(edits, &place);
+        let here = inside.iter().take_while(|edit| *edit.place() == place);
         let is_removed = here.clone().any(|edit| matches!(edit, Edit::Remove(_)));
         for edit in here.clone() {
             if let Edit::InsertBefore(_, new) = edit {
@@ -125,7 +161,7 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
             }
         }
         if !is_removed {
-            list.push(lead, |out| write(tree, element, edits, out));
+            list.push(lead, |out| write(tree, element, inside, out));
         }
         for edit in here {
             if let Edit::InsertAfter(_, new) = edit {
@@ -141,35 +177,46 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
 
 fn write_object(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) {
     let place = node.range();
-    let mut set: Vec<(&str, &Json)> = Vec::new();
-    for edit in edits {
+    // New members by name, each with its place among them.
+    let mut set: HashMap<&str, (usize, &Json)> = HashMap::new();
+    for edit in edits.iter().take_while(|edit| edit.place().start == place.start) {
         if let Edit::Set(at, key, value) = edit
             && *at == place
         {
-            set.push((key, value));
+            let number = set.len();
+            set.entry(key).and_modify(|known| known.1 = value).or_insert((number, value));
         }
     }
     let mut list = List::open(tree, node, b'{', out);
     for (name, value) in node.members() {
         let lead = list.lead(name.range().start);
         let gap = tree.bytes().get(name.range().end..value.range().start).unwrap_or_default();
-        let is_removed =
-            edits.iter().any(|edit| matches!(edit, Edit::Remove(at) if *at == value.range()));
-        let new = set.iter().position(|(key, _)| name.is(key)).map(|found| set.remove(found));
+        let inside = within(edits, &value.range());
+        let is_removed = inside
+            .iter()
+            .take_while(|edit| *edit.place() == value.range())
+            .any(|edit| matches!(edit, Edit::Remove(_)));
+        let new = if set.is_empty() {
+            None
+        } else {
+            name.text().and_then(|name| set.remove(&*name)).map(|(_, value)| value)
+        };
         if !is_removed {
             list.push(lead, |out| {
                 out.extend_from_slice(name.raw());
                 out.extend_from_slice(gap);
                 match new {
-                    Some((_, value)) => out.extend_from_slice(value.bytes()),
-                    None => write(tree, value, edits, out),
+                    Some(value) => out.extend_from_slice(value.bytes()),
+                    None => write(tree, value, inside, out),
                 }
             });
         }
         list.copied = value.range().end;
     }
     let lead = list.white;
-    for (key, value) in set {
+    let mut added: Vec<_> = set.into_iter().collect();
+    added.sort_by_key(|(_, (number, _))| *number);
+    for (key, (_, value)) in added {
         list.push(lead, |out| {
             json::push_string(out, key);
             out.extend_from_slice(b": ".get(..if lead.is_empty() { 1 } else { 2 }).unwrap_or(b":"));

@@ -1,6 +1,6 @@
 //! One request before the rules of its wire: what they are called there, and what was found so far.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use throughline_core::{ForcedTools, Json, Node, Profile, ReasoningFormat};
 
@@ -52,7 +52,7 @@ pub(crate) struct Inspection<'a, 'c, 'f> {
     /// Where the blocks begin of which something was said already.
     judged: HashSet<usize>,
     /// Those of them that are refused.
-    refused: HashSet<usize>,
+    refused: BTreeSet<usize>,
     /// What became of the parts of the request that were issued, by where they begin.
     changes: HashMap<usize, &'c Change<'c>>,
 }
@@ -76,7 +76,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
             case,
             findings,
             judged: HashSet::new(),
-            refused: HashSet::new(),
+            refused: BTreeSet::new(),
             changes,
         }
     }
@@ -124,7 +124,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
 
     /// Whether a block in that place is refused.
     pub(crate) fn refused_within(&self, place: &std::ops::Range<usize>) -> bool {
-        self.refused.iter().any(|start| place.contains(start))
+        self.refused.range(place.clone()).next().is_some()
     }
 
     /// What became of the block, where it was issued and that is known.

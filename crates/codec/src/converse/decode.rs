@@ -61,20 +61,17 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
 
 /// What no field of the Call speaks for. Where a name stands twice the last one counts.
 fn extras(root: Node<'_>) -> Vec<Extra> {
-    let mut extras: Vec<Extra> = Vec::new();
-    for (key, value) in root.members() {
-        let known = KNOWN.iter().find(|(name, _)| key.is(name));
-        let is_spoken_for = known.is_some_and(|(_, inside)| {
-            inside.is_empty()
-                || value.members().all(|(key, _)| inside.iter().any(|name| key.is(name)))
-        });
-        let key = key.name().unwrap_or_default();
-        extras.retain(|extra| extra.key != key);
-        if !is_spoken_for {
-            extras.push(Extra { wire: Some(WIRE), key, value: value.json() });
-        }
-    }
-    extras
+    let is_extra = |(key, value): &(Name, Node<'_>)| {
+        let known = KNOWN.iter().find(|(name, _)| **key == **name);
+        let is_inside = |inside: &[&str]| {
+            value.members().all(|(key, _)| inside.iter().any(|name| key.is(name)))
+        };
+        !known.is_some_and(|(_, inside)| inside.is_empty() || is_inside(inside))
+    };
+    let extra =
+        |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
+    let members = draft::last_of_each_name(root.members());
+    members.into_iter().filter(is_extra).map(extra).collect()
 }
 
 /// Reads a whole response.

@@ -1,6 +1,7 @@
 //! Calls and Replies, written.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use throughline_core::{Body, Call, Encoded, Envelope, Item, Json, Name, Node, Role, Wire, json};
 
@@ -191,9 +192,10 @@ impl<'c> Writer<'c> {
         });
         if tools.is_empty() && (draft.source().is_none() || had_tools) {
             let mut names: Vec<&Name> = Vec::new();
+            let mut known: HashSet<&Name> = HashSet::new();
             for item in &self.call.items {
                 if let Body::Call(call) = &item.body
-                    && !names.contains(&&call.name)
+                    && known.insert(&call.name)
                 {
                     names.push(&call.name);
                 }

@@ -1,7 +1,7 @@
 //! One pass over JSON text, which notes where each value stands. It neither recurses nor copies.
 
 use crate::json::text::{self, Specials};
-use crate::json::{Shape, SyntaxError};
+use crate::json::{Measure, Shape, SizeLimits, SyntaxError};
 
 /// The places of all values in a text.
 #[derive(Clone, Default)]
@@ -24,9 +24,20 @@ pub(super) struct Entry {
     pub(super) is_key: bool,
 }
 
+/// From this length on, the entries of a text are counted before they are listed.
+const LONG: usize = 256 << 10;
+
 /// Indexes a text that is valid UTF-8 and has less than 4 GiB, in which at most so many containers stand in each other.
-pub(super) fn index(text: &[u8], deepest: u32) -> Result<Index, SyntaxError> {
-    let entries = Vec::with_capacity(text.len() / 48 + 16);
+/// `expected` is how many entries it has, where that is known.
+pub(super) fn index(
+    text: &[u8],
+    deepest: u32,
+    expected: Option<usize>,
+) -> Result<Index, SyntaxError> {
+    // A list that grows takes up to three times its memory: long texts are counted first.
+    let counted = || Measure::of(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
+    let expected = expected.or_else(|| (text.len() >= LONG).then(counted));
+    let entries = Vec::with_capacity(expected.unwrap_or(text.len() / 48 + 16));
     let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
     Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
 }

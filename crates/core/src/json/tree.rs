@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes};
 use crate::json::scan::{self, Entry, Index};
 use crate::json::text::{self, Escaped};
 use crate::json::{Json, SyntaxError};
+use crate::work;
 
 /// What sort of value a [`Node`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,15 @@ impl Tree {
     /// The same, where at most so many arrays and objects may stand in each other. One more, and nothing else is read: see
     /// [`SyntaxError::is_too_deep`].
     pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
+        Self::parse_measured(deepest, None, text)
+    }
+
+    /// The same for a text whose entries were counted before, so that the index takes no more memory than it needs.
+    pub fn parse_measured(
+        deepest: u32,
+        entries: Option<usize>,
+        text: impl Into<Bytes>,
+    ) -> Result<Self, SyntaxError> {
         let bytes = text.into();
         if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
             return Err(SyntaxError::at(
@@ -54,13 +64,13 @@ impl Tree {
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
         }
-        let index = scan::index(&bytes, deepest)?;
+        let index = scan::index(&bytes, deepest, entries)?;
         Ok(Self { bytes, index })
     }
 
     /// Indexes a text that was parsed before.
     pub(super) fn of_checked(bytes: &Bytes) -> Self {
-        Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX).unwrap_or_default() }
+        Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX, None).unwrap_or_default() }
     }
 
     /// The outermost value, as it was written.
@@ -77,9 +87,20 @@ impl Tree {
         Node { tree: self, index: 0 }
     }
 
+    /// The value of that [number](Node::number_in_tree); the outermost one where there is none.
+    pub fn node(&self, number: u32) -> Node<'_> {
+        let is_there = (number as usize) < self.index.entries.len();
+        Node { tree: self, index: if is_there { number } else { 0 } }
+    }
+
     /// The text that the tree indexes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// How many values and names of members the text has.
+    pub fn entries(&self) -> usize {
+        self.index.entries.len()
     }
 
     /// Whether it indexes that very text: the same memory, and not just the same letters.
@@ -111,6 +132,12 @@ impl<'t> Node<'t> {
             Shape::Array | Shape::Object => entry.link,
             Shape::Null | Shape::Bool | Shape::Number | Shape::String => self.index + 1,
         }
+    }
+
+    /// Its number among the values and names of the tree, by which [`Tree::node`] finds it.
+    #[inline]
+    pub fn number_in_tree(self) -> u32 {
+        self.index
     }
 
     /// What sort of value it is.
@@ -329,6 +356,7 @@ impl<'t> Iterator for Elements<'t> {
         if self.next >= self.end {
             return None;
         }
+        work::step();
         let node = Node { tree: self.tree, index: self.next };
         self.next = node.after();
         Some(node)
@@ -349,56 +377,67 @@ impl<'t> Iterator for Members<'t> {
         if value.index >= self.0.end {
             return None;
         }
+        work::step();
         self.0.next = value.after();
         Some((name, value))
     }
 }
 
-/// Sorted members, no white space. Works on a list of tasks, so depth costs no stack.
+/// Sorted members, no white space. Open containers are on a stack of their own, so depth costs no stack, and only the
+/// members of open objects are listed.
 fn canonical(root: Node<'_>) -> String {
-    enum Task<'t> {
-        Value(Node<'t>),
-        Literal(&'static str),
+    enum Open<'t> {
+        Array(Elements<'t>),
+        Object(std::vec::IntoIter<(Node<'t>, Node<'t>)>),
     }
     let mut out = Vec::new();
-    let mut tasks = vec![Task::Value(root)];
-    while let Some(task) = tasks.pop() {
-        let node = match task {
-            Task::Literal(literal) => {
-                out.extend_from_slice(literal.as_bytes());
-                continue;
-            }
-            Task::Value(node) => node,
-        };
-        match node.shape() {
-            Shape::Null | Shape::Bool | Shape::Number => out.extend_from_slice(node.raw()),
-            Shape::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
-            Shape::Array => {
-                out.push(b'[');
-                tasks.push(Task::Literal("]"));
-                let elements: Vec<_> = node.elements().collect();
-                for (position, element) in elements.into_iter().enumerate().rev() {
-                    tasks.push(Task::Value(element));
-                    if position > 0 {
-                        tasks.push(Task::Literal(","));
-                    }
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut next = Some(root);
+    loop {
+        if let Some(node) = next {
+            match node.shape() {
+                Shape::Null | Shape::Bool | Shape::Number => out.extend_from_slice(node.raw()),
+                Shape::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
+                Shape::Array => {
+                    out.push(b'[');
+                    open.push(Open::Array(node.elements()));
                 }
-            }
-            Shape::Object => {
-                out.push(b'{');
-                tasks.push(Task::Literal("}"));
-                let mut members: Vec<_> = node.members().collect();
-                members.sort_by_key(|(name, _)| name.text());
-                for (position, (name, value)) in members.into_iter().enumerate().rev() {
-                    tasks.push(Task::Value(value));
-                    tasks.push(Task::Literal(":"));
-                    tasks.push(Task::Value(name));
-                    if position > 0 {
-                        tasks.push(Task::Literal(","));
-                    }
+                Shape::Object => {
+                    out.push(b'{');
+                    let mut members: Vec<_> = node.members().collect();
+                    members.sort_by_key(|(name, _)| name.text());
+                    open.push(Open::Object(members.into_iter()));
                 }
             }
         }
+        let Some(innermost) = open.last_mut() else { break };
+        let is_first = matches!(out.last(), Some(b'[' | b'{')) && next.is_some_and(is_container);
+        let (value, end) = match innermost {
+            Open::Array(elements) => (elements.next(), b']'),
+            Open::Object(members) => match members.next() {
+                Some((name, value)) => {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    text::push_quoted(&mut out, &name.text().unwrap_or_default());
+                    out.push(b':');
+                    next = Some(value);
+                    continue;
+                }
+                None => (None, b'}'),
+            },
+        };
+        if value.is_none() {
+            out.push(end);
+            open.pop();
+        } else if !is_first {
+            out.push(b',');
+        }
+        next = value;
     }
     String::from_utf8(out).unwrap_or_default()
+}
+
+fn is_container(node: Node<'_>) -> bool {
+    node.is_array() || node.is_object()
 }

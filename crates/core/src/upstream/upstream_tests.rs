@@ -10,6 +10,7 @@ use super::{Credential, Outgoing, UpstreamError, Waiting};
 fn a_request_tells_nothing_of_its_keys_and_contents() {
     let outgoing = Outgoing {
         endpoint: "gemini".into(),
+        model: None,
         method: "POST".into(),
         path: "/v1beta/models/m:generateContent?key=canary".into(),
         headers: vec![("authorization".into(), "Bearer canary".into())],

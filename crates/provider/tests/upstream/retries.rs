@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use throughline_core::{Answer, Upstream, UpstreamError};
+use throughline_core::{Answer, Outgoing, Upstream, UpstreamError};
 use throughline_provider::{BreakerPolicy, EndpointOptions, Http, RetryPolicy};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, advance, pause, resume};
@@ -121,6 +121,43 @@ async fn an_endpoint_that_keeps_failing_is_left_alone_until_one_request_succeeds
     assert_eq!(ask(&http).await.unwrap().status, 200);
     assert_eq!(ask(&http).await.unwrap().status, 200);
     assert_eq!(server.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn a_model_that_keeps_failing_does_not_stop_other_models() {
+    let retry = RetryPolicy { retries: 0, ..swift().retry };
+    let breaker = BreakerPolicy { failures: 2, pause: PAUSE };
+    let options = EndpointOptions { retry, breaker, ..swift() };
+    let does = vec![answer(500, "", "a"), answer(500, "", "a"), answer(200, "", "b")];
+    let (server, http) = start(does, options).await;
+    let asked = |model: &'static str| {
+        http.send(Outgoing { model: Some(model.into()), ..outgoing("/v1/messages") })
+    };
+    assert_eq!(asked("failing").await.unwrap().status, 500);
+    assert_eq!(asked("failing").await.unwrap().status, 500);
+    let error = asked("failing").await.unwrap_err();
+    assert!(matches!(error, UpstreamError::Resting { .. }), "{error}");
+    assert_eq!(asked("working").await.unwrap().status, 200, "another model is asked");
+    let error = asked("failing").await.unwrap_err();
+    assert!(matches!(error, UpstreamError::Resting { .. }), "its success changes nothing: {error}");
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn failures_to_connect_stop_all_models_of_the_endpoint() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let retry = RetryPolicy { retries: 0, ..swift().retry };
+    let breaker = BreakerPolicy { failures: 2, pause: PAUSE };
+    let options = EndpointOptions { retry, breaker, ..swift() };
+    let http = client(endpoint("anthropic", &address, key("own")).with(options));
+    for model in ["one", "two", "three"] {
+        let sent = http.send(Outgoing { model: Some(model.into()), ..outgoing("/v1/messages") });
+        let error = sent.await.unwrap_err();
+        let is_resting = matches!(error, UpstreamError::Resting { .. });
+        assert_eq!(is_resting, model == "three", "{model}: {error}");
+    }
 }
 
 const PAUSE: Duration = Duration::from_mins(1);

@@ -181,6 +181,7 @@ pub(crate) fn swift() -> EndpointOptions {
 pub(crate) fn outgoing(path: &str) -> Outgoing {
     Outgoing {
         endpoint: "here".into(),
+        model: None,
         method: "POST".into(),
         path: path.into(),
         headers: vec![("content-type".into(), "application/json".into())],

@@ -8,7 +8,7 @@ use throughline_codec::{
 };
 use throughline_core::{Json, Name, Request, Target, Wire, json};
 
-use crate::gateway::Answered;
+use crate::gateway::{Answered, limited_tree};
 use crate::letta::{Asked, Denied, Told};
 
 /// Whom a request can be for.
@@ -38,7 +38,13 @@ struct Patient {
 }
 
 /// What a provider would say to a request, what it takes instead, and how it is said to another one.
-pub(crate) fn look(asked: &Asked<'_>) -> Told {
+pub(crate) async fn look(asked: &Asked<'_>) -> Told {
+    let length = asked.body.bytes().len();
+    let heavy = &asked.gateway.operations.heavy;
+    heavy.run(asked.caller, length, async { examine(asked) }).await?
+}
+
+fn examine(asked: &Asked<'_>) -> Told {
     let patient = patient(asked)?;
     let transcript = Transcript::of(patient.codec, &patient.request);
     let audited = audit(&transcript, &patient.target).map_err(|error| bad(&error))?;
@@ -72,6 +78,9 @@ fn patient(asked: &Asked<'_>) -> Result<Patient, Denied> {
         Some(text) => Bytes::from(text.into_owned()),
         None => pasted.json().bytes().clone(),
     };
+    // What is pasted as text was not measured with the body around it, nor the request inside that body.
+    let gateway = asked.gateway;
+    limited_tree(&bytes, gateway.depth_limit, &gateway.operations.limits.sizes)?;
     let wire = match body.name_of("wire").filter(|wire| !wire.is_empty()) {
         Some(wire) => Wire::new(wire.to_string()),
         None => guessed(&bytes)?,

@@ -113,9 +113,7 @@ pub(crate) async fn retrieve(asked: &Asked<'_>) -> Told {
 pub(crate) async fn update(asked: &Asked<'_>) -> Told {
     let kept = asked.agent(&asked.id(0)).await?;
     let mut members = kept.members.clone();
-    for (name, value) in asked.body.root().members() {
-        members.set(&name.text().unwrap_or_default(), value.json());
-    }
+    members.merge(asked.body.root().members());
     number_blocks(asked, &mut members);
     change(asked, &kept, &members).await
 }
@@ -214,9 +212,7 @@ pub(crate) async fn update_block(asked: &Asked<'_>) -> Told {
                 continue;
             }
             let mut members = Members::of(block);
-            for (name, value) in asked.body.root().members().filter(|(name, _)| !name.is("id")) {
-                members.set(&name.text().unwrap_or_default(), value.json());
-            }
+            members.merge(asked.body.root().members().filter(|(name, _)| !name.is("id")));
             let block = json::object_of(members.iter());
             list.raw(&block);
             changed = Some(block);

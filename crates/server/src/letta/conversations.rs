@@ -1,7 +1,7 @@
 //! Conversations: further Threads of one agent.
 
 use throughline_agent::{Casting, Start};
-use throughline_core::{Body, ForkPoint, Json, LogId, Name, json};
+use throughline_core::{Body, ForkPoint, Json, LogId, Name, Node, json};
 
 use crate::gateway::Answered;
 use crate::letta::declared::{self, Overrides};
@@ -100,11 +100,8 @@ pub(crate) async fn update(asked: &Asked<'_>) -> Told {
         return Err(Denied::missing("conversation", &asked.id(0)));
     };
     let mut members = kept.members.clone();
-    for (name, value) in asked.body.root().members() {
-        if !name.is("agent_id") && !name.is("id") {
-            members.set(&name.text().unwrap_or_default(), value.json());
-        }
-    }
+    let is_changed = |name: Node<'_>| !name.is("agent_id") && !name.is("id");
+    members.merge(asked.body.root().members().filter(|(name, _)| is_changed(*name)));
     check(asked, &place.agent, &members).await?;
     asked.house().change(kept, &members).await?;
     shown(asked, &kept.id).await

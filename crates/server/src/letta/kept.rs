@@ -3,10 +3,12 @@
 //! Each has a Thread under its own id, and beside it a log that says what it is: each record holds all of its members, and the
 //! latest wins. A log of the tenant names the agents, and an agent's own log its conversations.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use throughline_core::{
     Append, Batch, ForkPoint, Json, LogId, LogOpening, Name, NewRecord, Node, Record, Store,
-    StoreError, Tenant, Tree, json,
+    StoreError, Tenant, Tree, json, work,
 };
 
 /// How many records are read at a time.
@@ -27,15 +29,31 @@ pub(crate) struct Members(Vec<(Name, Json)>);
 
 impl Members {
     pub(crate) fn of(node: Node<'_>) -> Self {
-        let members = node.members().filter_map(|(name, value)| Some((name.name()?, value.json())));
         let mut all = Self::default();
-        for (name, value) in members {
-            all.set(&name, value);
-        }
+        all.merge(node.members());
         all
     }
 
+    /// Sets all of these members. Where a name is repeated, the last value counts.
+    pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
+        let known = self.0.iter().enumerate();
+        let mut places: HashMap<Name, usize> =
+            known.map(|(place, (name, _))| (Name::clone(name), place)).collect();
+        for (name, value) in members {
+            let Some(name) = name.name() else { continue };
+            work::step();
+            match places.get(&name).and_then(|place| self.0.get_mut(*place)) {
+                Some((_, known)) => *known = value.json(),
+                None => {
+                    places.insert(Name::clone(&name), self.0.len());
+                    self.0.push((name, value.json()));
+                }
+            }
+        }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
+        work::steps(self.0.len());
         let found = self.0.iter().find(|(known, _)| **known == *name).map(|(_, value)| value);
         found.filter(|value| value.as_str() != "null")
     }
@@ -59,6 +77,7 @@ impl Members {
     }
 
     pub(crate) fn set(&mut self, name: &str, value: Json) {
+        work::steps(self.0.len());
         match self.0.iter_mut().find(|(known, _)| **known == *name) {
             Some((_, known)) => *known = value,
             None => self.0.push((Name::from(name), value)),

@@ -16,6 +16,8 @@ pub(crate) struct SayRequest {
     pub(crate) decisions: Vec<Decision>,
     /// The caller's names for the parts and the decisions, by which retries are recognised.
     pub(crate) otids: Vec<Option<Name>>,
+    /// The names in `otids` that decisions brought.
+    decided: HashSet<Name>,
     pub(crate) client_tools: Vec<ToolSpec>,
     pub(crate) overrides: Overrides,
     pub(crate) wishes: Wishes,
@@ -59,6 +61,7 @@ impl SayRequest {
             said: Vec::new(),
             decisions: Vec::new(),
             otids: Vec::new(),
+            decided: HashSet::new(),
             client_tools: client_tools(root)?,
             overrides: Overrides {
                 model: root.name_of("override_model"),
@@ -169,8 +172,11 @@ impl SayRequest {
     fn decide(&mut self, decision: Decision, otid: Option<Name>) {
         self.decisions.push(decision);
         // One message may hold several decisions, and has one name.
-        let is_new = !self.otids.contains(&otid);
-        self.otids.extend((otid.is_some() && is_new).then_some(otid));
+        if let Some(otid) = otid
+            && self.decided.insert(Name::clone(&otid))
+        {
+            self.otids.push(Some(otid));
+        }
     }
 
     fn check_otids(&self) -> Result<(), Denied> {

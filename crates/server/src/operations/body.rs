@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use crate::exchange::Problem;
+use crate::operations::Room;
 
 /// How many bytes the slowest line carries in a second.
 const SLOWEST_LINE: usize = 16 << 10;
@@ -27,6 +28,7 @@ pub(crate) async fn whole_body(
     body: Body,
     limit: usize,
     patience: Duration,
+    room: &mut Room,
 ) -> Result<Bytes, Problem> {
     let too_large = || {
         let limit = limit >> 20;
@@ -55,6 +57,7 @@ pub(crate) async fn whole_body(
             tokio::spawn(timeout_at(Instant::now() + patience, throw_away(pieces)));
             return Err(too_large());
         }
+        room.reserve_text(length + piece.len()).await?;
         // A body that came in one piece is not copied.
         if whole.is_empty() && only.is_none() {
             only = Some(piece);

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use throughline_codec::Verdict;
 use throughline_core::{Did, Fate, Json, Name, Tenant, Usage, Wire, json};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::access::Admission;
 use crate::exchange::Caller;
+use crate::operations::room::Room;
+use crate::operations::shares::Share;
 use crate::operations::trace::Placed;
 use crate::operations::usage::{Used, UsedFor};
 use crate::operations::{Operations, log};
@@ -22,7 +23,9 @@ pub(crate) struct Ticket {
     operations: Arc<Operations>,
     started: Instant,
     facts: Mutex<Facts>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Share,
+    /// The memory of the request.
+    room: Mutex<Option<Room>>,
 }
 
 /// What is known of a call.
@@ -117,7 +120,7 @@ impl Ticket {
         operations: Arc<Operations>,
         caller: &Caller,
         dialect: &Wire,
-        slot: OwnedSemaphorePermit,
+        slot: Share,
     ) -> Arc<Self> {
         let key = match &caller.admission {
             Admission::Key { id, .. } => Some(id.clone()),
@@ -130,7 +133,20 @@ impl Ticket {
             ..Facts::default()
         };
         let facts = Mutex::new(facts);
-        Arc::new(Self { operations, started: Instant::now(), facts, _slot: slot })
+        let (started, room) = (Instant::now(), Mutex::new(None));
+        Arc::new(Self { operations, started, facts, _slot: slot, room })
+    }
+
+    /// Holds the memory of the request for as long as the call lasts.
+    pub(crate) fn hold(&self, room: Room) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    }
+
+    /// Gives the memory back that only reading and preparing the request took. Its texts are held to the end.
+    pub(crate) fn request_is_ready(&self) {
+        if let Some(room) = &mut *self.room.lock().unwrap_or_else(PoisonError::into_inner) {
+            room.keep_texts_only();
+        }
     }
 
     /// Notes something.

@@ -1,5 +1,7 @@
 //! An answer becomes a turn of the Vault, in one commit.
 
+use std::collections::HashSet;
+
 use throughline_core::{
     Append, Batch, Digest, Item, Json, LogId, LogOpening, Name, NewRecord, NodeId, Receipt, Reply,
     Stop, StoreError, Tenant, VaultKey, VaultNode, VaultTurn, Wire, Written, json, kind,
@@ -80,8 +82,10 @@ pub(super) struct Whole<'t> {
 
 impl<'t> Whole<'t> {
     pub(super) fn of(turn: &'t Turn<'t>, marks: Marks) -> Self {
-        let mut items = turn.conversation.open.clone();
-        let next = items.last().map_or(0, |item| item.place.message + 1);
+        let open = &turn.conversation.open;
+        let mut items = Vec::with_capacity(open.len() + turn.reply.items.len());
+        items.extend_from_slice(open);
+        let next = items.last().map_or(0, |item: &Item| item.place.message + 1);
         items.extend(turn.reply.items.iter().cloned().map(|mut item| {
             item.place.message += next;
             item
@@ -231,16 +235,12 @@ impl Marks {
             keys.push(VaultKey::Chain(digest));
             keys.push(VaultKey::Chain(chain::made_by(&digest, &turn.reply.origin)));
         }
-        let mut unique: Vec<VaultKey> = Vec::with_capacity(keys.len());
-        for key in keys {
-            if !unique.contains(&key) {
-                unique.push(key);
-            }
-        }
+        let mut seen = HashSet::with_capacity(keys.len());
+        keys.retain(|key| seen.insert(key.clone()));
         // One that goes on shows what was said before, too.
         let goes_on = chain.goes_on() || !turn.conversation.open.is_empty();
         let visible = after.map(|(_, visible)| visible).filter(|_| !goes_on);
-        Self { keys: unique, visible }
+        Self { keys, visible }
     }
 }
 

@@ -8,13 +8,13 @@
 //! The tenant and the end-user come first, then the system prompt: so the same words of somebody else are another chain.
 //! One pass over a request gives the digests of all its turns, and [`Chain::after`] that of the answer to it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use throughline_core::{
     Body, Call, CallId, Digest, Item, Json, Native, Origin, Part, Role, Tenant, ToolCall,
-    ToolResult,
+    ToolResult, work,
 };
 
 /// The visible conversation of a request.
@@ -114,6 +114,7 @@ impl Chain {
             self.push(at, item);
         }
         self.end_run();
+        self.close_turn();
     }
 
     /// About how many bytes it takes.
@@ -183,6 +184,7 @@ impl Chain {
                 Some(run) if speaker == Speaker::Model => run.start,
                 Some(_) | None => at,
             };
+            self.close_turn();
             if let Some(group) = self.group.replace(Group::new(speaker, start)) {
                 group.absorb(&mut self.hasher, &self.calls);
                 if group.speaker == Speaker::Model {
@@ -195,21 +197,36 @@ impl Chain {
         }
     }
 
-    /// The model has stopped speaking: what it said is a turn, and goes on with its last one where that is still open.
+    /// The model has stopped speaking: its Items are a turn, or continue its last turn where that is still open. The turn
+    /// gets its digest from [`Chain::close_turn`], once it cannot continue.
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
+        let open = self.group.as_ref().filter(|group| group.speaker == Speaker::Model);
+        let items = open.map_or(run.start, |group| group.start.min(run.start))..run.end;
+        if open.is_some() {
+            // Turns are in order, so those that this one includes are the last.
+            while self.turns.last().is_some_and(|turn| turn.items.start >= items.start) {
+                work::step();
+                self.turns.pop();
+            }
+        }
+        self.turns.push(ChainTurn { digest: None, items, visible: Visible::default() });
+    }
+
+    /// Computes the digest of the last turn, if that is what the model's open group says. A group is digested once and not
+    /// with each run that it continues.
+    fn close_turn(&mut self) {
         let Some(group) = self.group.as_mut().filter(|group| group.speaker == Speaker::Model)
         else {
-            let turn = ChainTurn { digest: None, items: run, visible: Visible::default() };
-            self.turns.push(turn);
             return;
         };
-        let items = group.start.min(run.start)..run.end;
-        self.turns.retain(|turn| turn.items.start < items.start);
+        let Some(turn) = self.turns.last_mut().filter(|turn| turn.items.end > group.start) else {
+            return;
+        };
         let visible = group.visible();
         group.seen = Some(visible);
-        let digest = Some(visible.digest_behind(&self.hasher));
-        self.turns.push(ChainTurn { digest, items, visible });
+        turn.visible = visible;
+        turn.digest = Some(visible.digest_behind(&self.hasher));
     }
 }
 
@@ -347,8 +364,12 @@ impl Group {
             return;
         }
         word(hasher, if self.speaker == Speaker::System { b'S' } else { b'C' }, b"");
-        let turn = |id: &CallId| calls.iter().position(|call| call == id).unwrap_or(usize::MAX);
         let mut results: Vec<_> = self.results.iter().collect();
+        let mut places: HashMap<&CallId, usize> = HashMap::new();
+        for (place, call) in calls.iter().enumerate().filter(|_| !results.is_empty()) {
+            places.entry(call).or_insert(place);
+        }
+        let turn = |id: &CallId| places.get(id).copied().unwrap_or(usize::MAX);
         results.sort_by_key(|(id, _)| turn(id));
         // Clients that resume a session send results twice, with the media beside them.
         let (mut given, mut said, mut has_doubles) = (HashSet::new(), HashSet::new(), false);

@@ -13,6 +13,8 @@ use crate::replay::chain::{self, Chain};
 
 /// How many bytes of conversations are remembered.
 const MOST_BYTES: usize = 16 << 20;
+/// The longest conversation that is remembered, in Items. To remember one takes as much memory as to read it.
+const MOST_ITEMS: usize = 8_192;
 /// How many bytes at either end of a text its fingerprint has.
 const ENDS: usize = 32;
 
@@ -46,6 +48,9 @@ impl Default for Chains {
 impl Chains {
     /// The visible conversation of a Call: as [`Chain::of`] would tell it, and sooner.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
+        if call.items.len() > MOST_ITEMS {
+            return Chain::of(call, tenant, end_user);
+        }
         let marks = fingerprints(call, tenant, end_user);
         let Some(last) = marks.last() else { return Chain::of(call, tenant, end_user) };
         // Conversations seldom branch, so whoever goes on from a request takes it.

@@ -5,6 +5,9 @@ use throughline_core::{Did, Encoded, Json, Node, json};
 
 use crate::replay;
 
+/// The most findings and repairs of each kind that a call's record lists; of the others it holds the number.
+const MOST_LISTED: usize = 256;
+
 /// What the audit of a request found, and what was mended of it.
 #[derive(Debug)]
 pub(crate) struct Looked {
@@ -47,8 +50,16 @@ pub(crate) fn account(encoded: &Encoded, restored: &[replay::Finding], looked: &
                 a.string(&did.to_string());
             }
         });
+        let more = [
+            ("more_restore_findings", restored.len()),
+            ("more_mended", looked.mended.len()),
+            ("more_findings", looked.findings.len()),
+        ];
+        for (name, count) in more.into_iter().filter(|(_, count)| *count > MOST_LISTED) {
+            o.number(name, (count - MOST_LISTED) as u64);
+        }
         o.array("restore_findings", |a| {
-            for finding in restored {
+            for finding in restored.iter().take(MOST_LISTED) {
                 a.object(|o| {
                     o.string("item", &finding.item.0);
                     o.string("message", &finding.problem.to_string());
@@ -56,7 +67,7 @@ pub(crate) fn account(encoded: &Encoded, restored: &[replay::Finding], looked: &
             }
         });
         o.array("mended", |a| {
-            for mended in &looked.mended {
+            for mended in looked.mended.iter().take(MOST_LISTED) {
                 a.object(|o| {
                     o.string("rule", mended.rule.id).string("path", &mended.path);
                     o.string("message", &mended.message).string("mend", &mended.what);
@@ -64,7 +75,7 @@ pub(crate) fn account(encoded: &Encoded, restored: &[replay::Finding], looked: &
             }
         });
         o.array("findings", |a| {
-            for finding in &looked.findings {
+            for finding in looked.findings.iter().take(MOST_LISTED) {
                 a.object(|o| {
                     o.string("rule", finding.rule.id).string("path", &finding.path);
                     o.string("severity", finding.severity.as_str());

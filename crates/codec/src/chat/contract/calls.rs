@@ -75,11 +75,12 @@ impl<'v> Groups<'v> {
             let Some(said) = view.messages.get(*number) else { continue };
             let open = Self::open_calls(view, said, answers);
             let are_all = open.len() == said.calls.len();
+            let error = unanswered_text(view, &open);
             for (call, id) in &open {
                 let last = view.messages.get(answers.end.saturating_sub(1)).unwrap_or(said);
                 let stray = self.strays.get(id).and_then(|strays| {
-                    let behind = strays.iter().find(|stray| **stray > *number)?;
-                    view.messages.get(*behind)
+                    let behind = strays.partition_point(|stray| *stray <= *number);
+                    view.messages.get(*strays.get(behind)?)
                 });
                 let (message, mend) = match stray {
                     Some(stray) => {
@@ -103,7 +104,7 @@ impl<'v> Groups<'v> {
                 report.add(
                     Finding::at(&TOOL_CALL_UNANSWERED, *call, message)
                         .as_grave_as(gravity(view))
-                        .answered(unanswered_text(view, &open))
+                        .answered(error.clone())
                         .mended(Some(mend)),
                 );
             }
@@ -161,6 +162,9 @@ fn without_call(said: &Said<'_>, call: Node<'_>, are_all: bool) -> Mend {
     }
 }
 
+/// The most ids that one error lists. Each open call has an error of its own that lists all of them.
+const LISTED_IDS: usize = 32;
+
 /// What this endpoint says when calls have no answers.
 fn unanswered_text(view: &View<'_>, open: &[(Node<'_>, Cow<'_, str>)]) -> String {
     let provider = &*view.case.target().provider;
@@ -176,9 +180,10 @@ fn unanswered_text(view: &View<'_>, open: &[(Node<'_>, Cow<'_, str>)]) -> String
                 "invalid params, tool call result does not follow tool call (2013)".to_owned()
             }
             _ => {
-                let ids: Vec<&str> = open.iter().map(|(_, id)| &**id).collect();
+                let ids: Vec<&str> = open.iter().take(LISTED_IDS).map(|(_, id)| &**id).collect();
+                let more = if open.len() > LISTED_IDS { ", …" } else { "" };
                 format!(
-                    "{lead} The following tool_call_ids did not have response messages: {}",
+                    "{lead} The following tool_call_ids did not have response messages: {}{more}",
                     ids.join(", ")
                 )
             }
@@ -219,6 +224,10 @@ fn ids(view: &View<'_>, report: &mut Report<'_, '_>, groups: &Groups<'_>) {
     for (number, answers) in &groups.batches {
         let Some(said) = view.messages.get(*number) else { continue };
         let answers = view.messages.get(answers.clone()).unwrap_or_default();
+        let mut named: HashMap<Cow<'_, str>, Vec<Node<'_>>> = HashMap::new();
+        for answer in answers.iter().filter_map(|answer| answer.answers) {
+            named.entry(answer.text().unwrap_or_default()).or_default().push(answer);
+        }
         for (position, call) in said.calls.iter().enumerate() {
             let Some(node) = call.get("id").filter(|id| id.is_string()) else { continue };
             let id = node.text().unwrap_or_default();
@@ -227,9 +236,10 @@ fn ids(view: &View<'_>, report: &mut Report<'_, '_>, groups: &Groups<'_>) {
             }
             let new = outgoing.call(&CallId::from(format!("{number}/{position}/{id}").as_str()));
             let new: Json = json::string(&new);
-            let named = answers.iter().filter_map(|answer| answer.answers);
+            // Calls that share an id: the first of them takes the answers.
+            let answers = named.remove(&id).unwrap_or_default();
             let edits: Vec<Edit> = std::iter::once(node)
-                .chain(named.filter(|answer| answer.is(&id)))
+                .chain(answers)
                 .map(|place| Edit::Replace(place.range(), new.clone()))
                 .collect();
             let message = match id.chars().count() {

@@ -1,5 +1,8 @@
 //! `reasoning_details` as a router takes them: each block whole and signed, by somebody whom the model reads.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use throughline_core::{Channel, Json, Node, Vendor, json};
 
 use crate::audit::{Edit, Finding, Mend, Severity};
@@ -85,14 +88,18 @@ fn is_claudes_text(detail: &Detail<'_>) -> bool {
 fn joined(pieces: &[Detail<'_>]) -> Json {
     let text: String = pieces.iter().filter_map(|piece| piece.text?.text()).collect();
     let mut members: Vec<(String, Json)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (key, value) in pieces.iter().flat_map(|piece| piece.node.members()) {
         let key = key.text().unwrap_or_default().into_owned();
         let value = if key == "text" { json::string(&text) } else { value.json() };
-        match members.iter_mut().find(|(known, _)| *known == key) {
+        match places.get(&key).and_then(|place| members.get_mut(*place)) {
             // A signature comes once, behind all text; an empty one before it is none.
             Some((_, known)) if key == "signature" && value.as_str().len() > 2 => *known = value,
             Some(_) => {}
-            None => members.push((key, value)),
+            None => {
+                places.insert(key.clone(), members.len());
+                members.push((key, value));
+            }
         }
     }
     json::object_of(members.iter().map(|(key, value)| (key.as_str(), value)))
@@ -223,15 +230,15 @@ fn first_call(
 ) {
     let Some(call) = said.calls.first().copied() else { return };
     let id = call.get("id").filter(|id| id.is_string());
-    let names = |detail: &Detail<'_>, call: Node<'_>| {
+    let first = call.text_of("id");
+    let called: HashSet<Cow<'_, str>> =
+        said.calls.iter().filter_map(|call| call.text_of("id")).collect();
+    let attaches = |detail: &Detail<'_>| {
         let own = detail.id.and_then(Node::text);
-        own.is_some() && own == call.text_of("id")
+        let is_anothers = own.as_ref().is_some_and(|own| called.contains(own)) && own != first;
+        detail.seal.is_some() && !is_anothers
     };
-    let attaches = |detail: &&Detail<'_>| {
-        detail.seal.is_some()
-            && (names(detail, call) || !said.calls.iter().any(|call| names(detail, *call)))
-    };
-    if said.details.iter().any(|detail| attaches(&detail)) || Said::signs_call(call) {
+    if said.details.iter().any(attaches) || Said::signs_call(call) {
         return;
     }
     let name = call.at("/function/name").and_then(Node::text).unwrap_or_default();

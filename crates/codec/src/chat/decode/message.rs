@@ -1,10 +1,13 @@
 //! A message, cut into Items slot by slot.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
     Body, Channel, Hosted, Item, ItemId, Json, Label, Name, Native, Node, Origin, Outcome, Part,
     Place, ReasoningFormat, Role, Side, Thought, ThoughtKind, ToolCall, ToolResult, Wire, json,
+    work,
 };
 
 use crate::calls::Calls;
@@ -113,8 +116,10 @@ impl<'a> Reader<'a> {
             items.push(item);
         }
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
+        let mut places: HashMap<Option<Cow<'_, str>>, usize> = HashMap::new();
         for (field, value) in slots.strings.iter().copied() {
-            match strings.iter_mut().find(|(_, known)| known.text() == value.text()) {
+            let place = *places.entry(value.text()).or_insert(strings.len());
+            match strings.get_mut(place) {
                 Some((fields, _)) => fields.push(field),
                 None => strings.push((vec![field], value)),
             }
@@ -404,16 +409,22 @@ pub(in crate::chat) fn echo(item: &mut Item, fields: &[&'static str]) {
 
 /// An encrypted detail that has a call's id stands right before that call.
 pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
+    let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
+    if !items.iter().any(is_thought) {
+        return;
+    }
+    // Where calls share an id, the first one counts.
+    let mut calls: HashMap<&Name, &ItemId> = HashMap::new();
+    for item in items.iter() {
+        if let Some(id) = item.call().and_then(|call| call.wire_id.as_ref()) {
+            calls.entry(id).or_insert(&item.id);
+        }
+    }
     let call_of = |thought: &Item| {
-        let id = thought.native.as_ref()?.id.as_ref()?;
-        let is_call = |item: &&Item| match &item.body {
-            Body::Call(call) => call.wire_id.as_ref() == Some(id),
-            _ => false,
-        };
-        items.iter().find(is_call).map(|call| call.id.clone())
+        work::step();
+        calls.get(thought.native.as_ref()?.id.as_ref()?).map(|call| (*call).clone())
     };
-    let thoughts = items.iter().enumerate();
-    let thoughts = thoughts.filter(|(_, item)| matches!(item.body, Body::Thought(_)));
+    let thoughts = items.iter().enumerate().filter(|(_, item)| is_thought(item));
     let led: Vec<_> = thoughts.filter_map(|(at, item)| Some((at, call_of(item)?))).collect();
     for (at, call) in led {
         for seal in items.get_mut(at).into_iter().flat_map(|item| &mut item.seals) {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use throughline_core::Node;
+use throughline_core::{Node, work};
 
 use crate::gemini::contract::rules::ANSWERS_DO_NOT_MATCH;
 use crate::gemini::contract::view::{Content, Part, View};
@@ -122,12 +122,13 @@ fn unmatched<'p, 'c>(
 /// Takes parts away; a content that would be left empty goes whole.
 fn removed(contents: &[Content<'_>], parts: &[&Part<'_>]) -> Vec<Edit> {
     let mut edits = Vec::new();
-    for content in contents {
-        let here: Vec<Node<'_>> =
-            parts.iter().filter(|part| part.content == content.index).map(|p| p.node).collect();
-        if here.is_empty() {
-            continue;
-        }
+    let first = contents.first().map_or(0, |content| content.index);
+    // The parts are in order, and so are the contents: each run of parts is of one content.
+    for here in parts.chunk_by(|one, next| one.content == next.content) {
+        let content = here.first().and_then(|part| part.content.checked_sub(first));
+        let Some(content) = content.and_then(|place| contents.get(place)) else { continue };
+        let here: Vec<Node<'_>> = here.iter().map(|part| part.node).collect();
+        work::steps(here.len());
         if here.len() == content.parts.len() {
             edits.push(Edit::Remove(content.node.range()));
         } else {

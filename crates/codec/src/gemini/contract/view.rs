@@ -73,7 +73,8 @@ impl<'c> View<'c> {
         };
         let behind = self.contents.partition_point(|c| c.node.range().start <= place.start);
         let content = self.contents.get(behind.checked_sub(1)?)?;
-        content.parts.iter().find(|part| holds(part.node))
+        let behind = content.parts.partition_point(|p| p.node.range().start <= place.start);
+        content.parts.get(behind.checked_sub(1)?).filter(|part| holds(part.node))
     }
 }
 

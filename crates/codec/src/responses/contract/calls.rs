@@ -1,6 +1,7 @@
 //! Calls and their outputs: each needs the other, and some endpoints want them side by side.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use throughline_core::{Json, Node};
 
@@ -101,26 +102,26 @@ fn with_call(view: &View<'_>, past: Option<&Past<'_>>, output: &Element<'_>, id:
 }
 
 /// Whether a message stands between calls that were made at once and their outputs.
-fn look_between(
-    view: &View<'_>,
-    outputs: &HashSet<std::borrow::Cow<'_, str>>,
-    findings: &mut Findings<'_>,
-) {
+fn look_between(view: &View<'_>, outputs: &HashSet<Cow<'_, str>>, findings: &mut Findings<'_>) {
     // The open calls, in order, with the first of their batch.
-    let mut open: HashMap<std::borrow::Cow<'_, str>, usize> = HashMap::new();
+    let mut open: HashMap<Cow<'_, str>, usize> = HashMap::new();
+    let mut in_order: BTreeMap<usize, Cow<'_, str>> = BTreeMap::new();
     let mut first: Option<&Element<'_>> = None;
     for element in &view.elements {
         let id = element.call_id.and_then(Node::text);
         if element.is_call() {
             first = first.or(Some(element));
-            open.extend(id.filter(|id| outputs.contains(id)).map(|id| (id, element.index)));
+            if let Some(id) = id.filter(|id| outputs.contains(id)) {
+                in_order.insert(element.index, id.clone());
+                open.insert(id, element.index).map(|known| in_order.remove(&known));
+            }
         } else if element.is_output() {
-            if let Some(id) = id {
-                open.remove(&id);
+            if let Some(index) = id.and_then(|id| open.remove(&id)) {
+                in_order.remove(&index);
             }
         } else if element.kind == Kind::Message
             && let Some(batch) = first
-            && let Some((id, _)) = open.iter().min_by_key(|(_, index)| **index)
+            && let Some(id) = in_order.values().next()
         {
             let message = format!("this message stands between the call `{id}` and its output");
             let edits = [

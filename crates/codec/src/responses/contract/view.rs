@@ -9,6 +9,9 @@ use crate::Case;
 use crate::responses::decode;
 use crate::responses::wire::Kind;
 
+/// The most elements that one reasoning item leads to.
+const MOST_LED: usize = 64;
+
 /// A request, looked at once.
 pub(super) struct View<'c> {
     /// The body.
@@ -90,12 +93,14 @@ impl<'c> View<'c> {
         ids.map(Cow::into_owned).collect()
     }
 
-    /// The elements that the model said behind this one, up to its next reasoning or to what somebody else said.
+    /// The elements that the model said after this one, up to its next reasoning or to what somebody else said. Several
+    /// reasoning items may lead to the same elements, so their number is bounded: no answer holds that many.
     pub(super) fn led_by(&self, reasoning: &Element<'c>) -> impl Iterator<Item = &Element<'c>> {
         let from = reasoning.next.unwrap_or(self.elements.len());
         self.elements
             .iter()
             .skip(from)
+            .take(MOST_LED)
             .take_while(|element| element.is_models && element.kind != Kind::Reasoning)
     }
 }

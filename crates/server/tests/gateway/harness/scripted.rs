@@ -172,6 +172,7 @@ async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
     let header = |name: &str, value: &str| (name.into(), value.into());
     let outgoing = Outgoing {
         endpoint: format!("sim-{row}").into(),
+        model: None,
         method: "POST".into(),
         path: path.into(),
         headers: vec![

@@ -96,6 +96,11 @@ impl Provider {
         .await
     }
 
+    /// A provider that is somewhere else.
+    pub(crate) fn at(url: &str) -> Self {
+        Self { url: url.to_owned(), open: Arc::default() }
+    }
+
     /// Waits until nobody is connected.
     pub(crate) async fn is_alone(&self) {
         until(|| self.open.load(Ordering::SeqCst) == 0).await;
@@ -173,6 +178,13 @@ impl Keyring for Keys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
         let admission = match (&self.0, key) {
             (None, _) => Admission::Open,
+            // A key may name another tenant.
+            (Some(Admission::Key { id, models, allowance, .. }), Some(key))
+                if key.starts_with("tl_of_") =>
+            {
+                let (id, models, allowance) = (id.clone(), models.clone(), *allowance);
+                Admission::Key { tenant: key.into(), id, models, allowance }
+            }
             (Some(admission), Some(_)) => admission.clone(),
             (Some(_), None) => Admission::Refused,
         };
@@ -180,16 +192,26 @@ impl Keyring for Keys {
     }
 }
 
-/// Every model is the raw provider's, as Anthropic's.
-struct Everything(Arc<Catalog>);
+/// Every model is the raw provider's, as Anthropic's; or on the wire of its own maker.
+struct Everything {
+    catalog: Arc<Catalog>,
+    own_wires: bool,
+}
+
+/// The beginnings of models' names, with the rows of their makers.
+const MAKERS: [(&str, &str); 4] =
+    [("gpt-4", "openai-chat"), ("gpt", "openai"), ("gemini", "gemini"), ("", "anthropic")];
 
 impl Directory for Everything {
     fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let maker = MAKERS.iter().find(|(begins, _)| model.starts_with(begins)).unwrap().1;
+        let row = if self.own_wires { maker } else { "anthropic" };
+        let name = if row == "anthropic" { "raw".into() } else { format!("raw-{row}").into() };
         Ok(vec![Reached {
-            endpoint: "raw".into(),
-            account: "raw".into(),
+            endpoint: Name::clone(&name),
+            account: name,
             is_callers: false,
-            provider: self.0.provider("anthropic").unwrap(),
+            provider: self.catalog.provider(row).unwrap(),
             model: model.into(),
         }])
     }
@@ -212,6 +234,8 @@ pub(crate) struct Plan {
     pub(crate) body_limit: usize,
     /// Whether answers do not wait until they are kept.
     pub(crate) relaxed: bool,
+    /// Whether models are asked on the wires of their makers, and not all on Anthropic's.
+    pub(crate) own_wires: bool,
 }
 
 impl Default for Plan {
@@ -223,6 +247,7 @@ impl Default for Plan {
             idle: Duration::from_mins(1),
             body_limit: 64 << 20,
             relaxed: false,
+            own_wires: false,
         }
     }
 }
@@ -250,13 +275,16 @@ impl House {
     /// The same, with any store.
     pub(crate) fn open_on(provider: &Provider, store: Arc<dyn Store>, plan: Plan) -> Self {
         let catalog = Arc::new(Catalog::builtin().clone());
-        let row = catalog.provider("anthropic").unwrap();
-        let key = Source::Key(throughline_core::Credential::new("raw-key"));
         let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
         let options =
             EndpointOptions { retry, between_bytes: plan.idle, ..EndpointOptions::default() };
-        let endpoint = Endpoint::new("raw", row, &provider.url, key).unwrap().with(options);
-        let upstream = Http::new([endpoint], Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
+        let endpoints = MAKERS.map(|(_, row)| {
+            let key = Source::Key(throughline_core::Credential::new("raw-key"));
+            let name = if row == "anthropic" { "raw".to_owned() } else { format!("raw-{row}") };
+            let row = catalog.provider(row).unwrap();
+            Endpoint::new(name, row, &provider.url, key).unwrap().with(options)
+        });
+        let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
         let lines = Arc::new(Lines::default());
         let log = Arc::<Lines>::clone(&lines);
         let operations =
@@ -265,7 +293,10 @@ impl House {
         let gateway = Gateway {
             replay: Arc::new(if plan.relaxed { replay.relaxed() } else { replay }),
             upstream: Arc::new(upstream),
-            directory: Arc::new(Everything(Arc::clone(&catalog))),
+            directory: Arc::new(Everything {
+                catalog: Arc::clone(&catalog),
+                own_wires: plan.own_wires,
+            }),
             catalog,
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),

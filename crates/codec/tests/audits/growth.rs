@@ -1,0 +1,97 @@
+//! Reading, writing, auditing and repairing a request takes time in proportion to its size, whatever its shape.
+//!
+//! Steps are counted where requests are searched: see `throughline_core::work`. Scans that count nothing show in the
+//! processor time, which has a wide margin: linear work grows 32 times from the smallest size to the largest, and
+//! quadratic work 1,024 times.
+
+use std::time::Duration;
+
+use throughline_codec::{Asked, Reach, Transcript, recount, repair};
+use throughline_core::{Tree, work};
+use throughline_testkit::{LARGE_REQUESTS, LargeRequest, figure, processor_time};
+
+use crate::common::{codec_of, request, target};
+
+/// The smallest size, and the largest of the shapes that once took quadratic time and of all others.
+const SMALL: usize = 1_000;
+const LARGE: usize = 32_000;
+const OTHERS: usize = 4_000;
+
+/// Shapes that took quadratic time in a release before this test existed.
+const ONCE_QUADRATIC: [&str; 11] = [
+    "responses: lone reasoning items",
+    "responses: lone function_call_output",
+    "responses: lone function_call",
+    "chat: lone tool messages",
+    "chat: parallel calls, all answered",
+    "anthropic: lone tool results",
+    "anthropic: unanswered calls",
+    "anthropic: parallel calls, all answered",
+    "anthropic: plain turns",
+    "anthropic: a request with many members",
+    "gemini: parallel calls, all answered",
+];
+
+/// Processor time is counted in ticks: less than a few of them says nothing.
+const TICKS: Duration = Duration::from_millis(10);
+
+/// How much more than in proportion to the size the steps may grow between two sizes.
+const STEPS_MARGIN: f64 = 1.15;
+
+/// How much more than in proportion the processor time may grow.
+const TIME_MARGIN: f64 = 4.0;
+
+/// What one request took.
+struct Cost {
+    steps: u64,
+    processor: Option<Duration>,
+}
+
+fn cost(shape: &LargeRequest, size: usize) -> Cost {
+    let codec = codec_of(shape.wire);
+    let target = target(shape.target.0, shape.wire, shape.target.1);
+    let path = codec.path(&target, false);
+    let request = request(&path, &(shape.body)(size));
+    let (steps, processor) = (work::total(), processor_time());
+    let tree = Tree::parse(request.body.clone()).unwrap();
+    let call = codec.decode_parsed(&request, &tree, &Asked::of(target.clone())).unwrap();
+    let mut encoded = codec.encode(&call).unwrap();
+    let transcript = Transcript { parsed: Some(&tree), ..Transcript::of(codec, &request) };
+    let repaired = repair(&transcript, &target, Reach::Refused).unwrap();
+    if !repaired.mended.is_empty() {
+        recount(codec, &target, &mut encoded, repaired.request).unwrap();
+    }
+    let processor = processor.zip(processor_time()).map(|(before, after)| after - before);
+    Cost { steps: work::total() - steps, processor }
+}
+
+#[test]
+fn large_requests_take_work_in_proportion_to_their_size() {
+    let mut wrong = Vec::new();
+    for shape in LARGE_REQUESTS {
+        let most = if ONCE_QUADRATIC.contains(&shape.name) { LARGE } else { OTHERS };
+        let (small, large) = (cost(shape, SMALL), cost(shape, most));
+        let linear = most as f64 / SMALL as f64;
+        let steps = large.steps as f64 / small.steps.max(1) as f64;
+        let times = [&small, &large].map(|cost| cost.processor.unwrap_or_default());
+        let time = times[1].as_secs_f64() / times[0].max(TICKS).as_secs_f64();
+        let said = format!(
+            "{SMALL} items {} steps in {:.0?}, {most} items {} steps in {:.0?}: {steps:.1} times the steps",
+            small.steps, times[0], large.steps, times[1],
+        );
+        figure(shape.name, said);
+        if steps > linear * STEPS_MARGIN {
+            wrong.push(format!(
+                "{}: {steps:.1} times the steps for {linear} times the items",
+                shape.name
+            ));
+        }
+        if time > linear * TIME_MARGIN {
+            wrong.push(format!(
+                "{}: {time:.0} times the time for {linear} times the items",
+                shape.name
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,246 @@
+//! Large requests: what they take of memory and work, and that probes are answered meanwhile.
+//!
+//! The gateway runs in a process of its own, so that its memory is its own. Caller and provider are plain sockets here.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use throughline_core::work;
+use throughline_testkit::{Child, Folder, LARGE_REQUESTS, LargeRequest, child_task, figure};
+
+use crate::house::{ANSWER, House, Plan, Provider, store};
+
+const MIB: usize = 1 << 20;
+
+/// The most memory above idle for each byte of a request from 1 MiB on: where it is accepted, and where it is refused.
+const ACCEPTED: f64 = 24.0;
+const REFUSED: f64 = 4.0;
+
+/// The gateway of the test below, in its own process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateway_for_large_requests() {
+    let Some(provider) = child_task() else { return };
+    let folder = Folder::new("large");
+    let plan = Plan { own_wires: true, ..Plan::default() };
+    let house = House::open(&Provider::at(&provider), &store(&folder).await, plan);
+    // Tells how many steps were taken so far, to whoever connects.
+    let steps = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = steps.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = steps.accept() {
+            write!(stream, "{}", work::total()).ok();
+        }
+    });
+    println!("\nready {} {address}", house.address);
+    std::future::pending::<()>().await;
+}
+
+/// The gateway, while somebody asks every 20 ms whether it is well.
+struct Watched {
+    child: Child,
+    address: String,
+    steps: String,
+    is_over: Arc<AtomicBool>,
+    probes: Arc<AtomicU64>,
+    /// The slowest answer to a probe, in microseconds.
+    slowest: Arc<AtomicU64>,
+}
+
+impl Watched {
+    fn start(provider: &str) -> Self {
+        let mut child = Child::start("large::gateway_for_large_requests", provider);
+        let ready = std::iter::from_fn(|| child.line()).find(|line| line.starts_with("ready "));
+        let ready = ready.expect("the gateway starts");
+        let mut words = ready.split(' ').skip(1).map(str::to_owned);
+        let (address, steps) = (words.next().unwrap(), words.next().unwrap());
+        let (is_over, probes, slowest) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicU64>::default(),
+            Arc::<AtomicU64>::default(),
+        );
+        std::thread::spawn({
+            let (address, is_over, probes, slowest) =
+                (address.clone(), is_over.clone(), probes.clone(), slowest.clone());
+            move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    let asked = Instant::now();
+                    if ask(&address, "GET", "/healthz", "").0 == 200 {
+                        probes.fetch_add(1, Ordering::SeqCst);
+                        let took = u64::try_from(asked.elapsed().as_micros()).unwrap();
+                        slowest.fetch_max(took, Ordering::SeqCst);
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        });
+        Self { child, address, steps, is_over, probes, slowest }
+    }
+
+    fn steps(&self) -> u64 {
+        let mut said = String::new();
+        TcpStream::connect(&self.steps).unwrap().read_to_string(&mut said).unwrap();
+        said.parse().unwrap()
+    }
+
+    /// A number of kilobytes from its status.
+    fn kilobytes(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Sends a request: its status, the error, the most memory above idle for each byte, and the steps.
+    fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
+        let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
+        let (status, said) = ask(&self.address, "POST", path, body);
+        let most = self.kilobytes("VmHWM:").saturating_sub(idle);
+        (status, said, (most << 10) as f64 / body.len() as f64, self.steps() - steps)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.child.kill();
+    }
+}
+
+/// One request on a connection of its own: the status and the body of the answer.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nx-api-key: tl_any\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).ok();
+    stream.write_all(body.as_bytes()).ok();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok();
+    let status = said.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+}
+
+/// A provider that reads each request to its end, and answers on the wire of the path.
+fn provider() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    url
+}
+
+fn answer(mut stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first).ok();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) <= 2 {
+            break;
+        }
+        let line = line.to_ascii_lowercase();
+        if let Some(told) = line.strip_prefix("content-length:") {
+            length = told.trim().parse().unwrap();
+        }
+    }
+    std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok();
+    let body = match &first {
+        path if path.contains("/messages") => ANSWER,
+        path if path.contains("/chat/completions") => {
+            r#"{"id":"c","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#
+        }
+        path if path.contains("/responses") => {
+            r#"{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5","output":[{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}"#
+        }
+        _ => {
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hello"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1,"totalTokenCount":2}}"#
+        }
+    };
+    stream.write_all(crate::house::whole("200 OK", "application/json", body).as_bytes()).ok();
+}
+
+fn path_of(shape: &LargeRequest) -> String {
+    match shape.wire {
+        "anthropic-messages" => "/v1/messages".to_owned(),
+        "openai-chat" => "/v1/chat/completions".to_owned(),
+        "openai-responses" => "/v1/responses".to_owned(),
+        _ => format!("/v1beta/models/{}:generateContent", shape.target.1),
+    }
+}
+
+/// The body of a shape with that many items, and a text that fills it up.
+fn filled(shape: &LargeRequest, items: usize, bytes: usize) -> String {
+    let body = (shape.body)(items);
+    let missing = bytes.saturating_sub(body.len());
+    let text = "lorem ipsum ".repeat(missing / 12 + 1);
+    format!("{{\"metadata\":{{\"user_id\":\"{text}\"}},{}", &body[1..])
+}
+
+#[test]
+fn large_requests_take_bounded_memory_and_probes_are_answered() {
+    let provider = provider();
+    let mut wrong = Vec::new();
+    let mut told = |what: String,
+                    size: usize,
+                    most: f64,
+                    (status, said, factor, steps): (u16, String, f64, u64)| {
+        figure(
+            &what,
+            format!(
+                "{} MiB, status {status}, peak {factor:.1} x the body, {steps} steps",
+                size / MIB
+            ),
+        );
+        if factor > most {
+            wrong.push(format!("{what}: {factor:.1} x the body, and {most} is the most"));
+        }
+        (status, said)
+    };
+    // As many items as fit into 8 MiB: refused before anything is indexed.
+    let watched = Watched::start(&provider);
+    for shape in LARGE_REQUESTS {
+        let each = (shape.body)(2_000).len() / 2_000;
+        let body = (shape.body)(8 * MIB / each + 2_000);
+        let sent = watched.send(&path_of(shape), &body);
+        let (status, said) = told(format!("refused: {}", shape.name), body.len(), REFUSED, sent);
+        assert_eq!(status, 413, "{}: {said}", shape.name);
+        assert!(said.contains("_limit)"), "the limit is named: {said}");
+    }
+    let (probes, slowest) = (&watched.probes, &watched.slowest);
+    assert!(probes.load(Ordering::SeqCst) > 0);
+    figure("slowest answer to a probe", format!("{} ms", slowest.load(Ordering::SeqCst) / 1000));
+    drop(watched);
+    // As many as are accepted, in a gateway that has seen no other.
+    for (name, items, bytes) in WORST {
+        let shape = LARGE_REQUESTS.iter().find(|shape| shape.name == name).unwrap();
+        let watched = Watched::start(&provider);
+        // A small request first: what the first of all takes is not the large one's.
+        watched.send(&path_of(shape), &(shape.body)(4));
+        let body = filled(shape, items, bytes);
+        let sent = watched.send(&path_of(shape), &body);
+        let (status, said) = told(format!("accepted: {name}"), body.len(), ACCEPTED, sent);
+        assert!(status == 200 || status == 400, "{name}: {status} {said}");
+        let before = watched.probes.load(Ordering::SeqCst);
+        assert!(before > 0, "{name}: probes were answered");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The shapes that take the most, with as many items as are accepted.
+const WORST: [(&str, usize, usize); 7] = [
+    ("responses: lone function_call_output", 9_900, MIB),
+    ("chat: lone tool messages", 9_900, MIB),
+    ("chat: lone tool messages", 19_900, 5 * MIB / 2),
+    ("responses: empty elements", 9_900, MIB),
+    ("anthropic: parallel calls, all answered", 9_900, MIB),
+    ("anthropic: arguments with many members", 190_000, MIB),
+    ("gemini: steps without signatures", 19_900, 8 * MIB),
+];

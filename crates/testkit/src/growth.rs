@@ -1,0 +1,38 @@
+//! Processor time, for tests that assert how work grows with the size of its input.
+
+use std::time::Duration;
+
+/// The processor time of this thread, where the system counts it. It stands still while other threads run.
+pub fn processor_time() -> Option<Duration> {
+    let counted = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(counted.split(' ').next()?.parse().ok()?))
+}
+
+/// Runs work of two sizes, and says what is wrong where its processor time grows clearly more than in proportion. Linear
+/// work passes with a margin of four; quadratic work of sizes that differ 32 times does not.
+///
+/// # Errors
+///
+/// What grew, and by how much.
+pub fn grows_in_proportion(
+    name: &str,
+    (small, large): (usize, usize),
+    mut work: impl FnMut(usize),
+) -> Result<(), String> {
+    /// Less than a few ticks of the system's clock says nothing.
+    const TICKS: Duration = Duration::from_millis(10);
+    const MARGIN: f64 = 4.0;
+    let mut time_of = |size: usize| {
+        let before = processor_time();
+        work(size);
+        before.zip(processor_time()).map_or(Duration::ZERO, |(before, after)| after - before)
+    };
+    let (short, long) = (time_of(small), time_of(large));
+    let grown = long.as_secs_f64() / short.max(TICKS).as_secs_f64();
+    let linear = f64::from(u32::try_from(large / small).unwrap_or(u32::MAX));
+    println!("FIGURE {name}: {short:.0?} for {small}, {long:.0?} for {large}");
+    if grown > linear * MARGIN {
+        return Err(format!("{name}: {grown:.0} times the time for {linear} times the size"));
+    }
+    Ok(())
+}
