@@ -1,4 +1,8 @@
-/** A run's events, folded into the rows of its timeline. Each event is looked at once, and changes as little as it can. */
+/**
+ * A run's events, folded into the rows of its timeline. Each event is read once, and changes as few rows as possible.
+ *
+ * Attempts are folded as the server folds them (`RunFold`). All counts on the page come from the server.
+ */
 
 import type { Told } from "./api";
 import type { Tokens } from "./types";
@@ -18,6 +22,8 @@ export interface TurnRow extends Base {
   purpose?: string;
   reason?: string;
   phase: "start" | "end" | "discarded";
+  /** The position among the attempts of the turn, counted from 1. */
+  attempt: number;
   usage?: Tokens;
   cost?: number;
   replay?: { kept: number; restored: number; reshaped: number; elided: number; why?: Record<string, number> };
@@ -52,6 +58,8 @@ export interface ToolRow extends Base {
   args?: unknown;
   result?: unknown;
   error?: string;
+  /** "unknown" where the end of the call was not recorded. */
+  outcome?: string;
   ms?: number;
   approval?: { status: string; id: string; by?: string; comment?: string; args?: unknown };
 }
@@ -98,21 +106,18 @@ export class Timeline {
   cost: number | null = null;
   events = 0;
   last = 0;
-  thoughts = 0;
-  sealedBytes = 0;
-  kept = 0;
-  restored = 0;
-  reshaped = 0;
-  elided = 0;
   toolCalls = 0;
-  turns = 0;
   models: string[] = [];
   /** How often a request told what became of its thoughts. */
   replays = 0;
 
   private turn: TurnRow | null = null;
-  /** How many turns began: what is said again after it was thrown away has the same names. */
+  /** The discarded attempt that the next part of an answer would repeat: older journals have no `turn start` for it. */
+  private repeatable: TurnRow | null = null;
+  /** How many attempts began: what is said again after it was thrown away has the same names. */
   private begun = 0;
+  /** How many attempts the last turn has. */
+  private attempts = { turn: 0, count: 0 };
   private byId = new Map<string, Row>();
 
   take(told: Told) {
@@ -120,6 +125,8 @@ export class Timeline {
     this.events += 1;
     this.last = n;
     const base = { key: `e${n}`, n, at, rev: 0 };
+    if (this.repeatable && isAnswer(said)) this.begin({ ...base, key: `a${n}` }, this.repeatable);
+    if (["gate", "limit", "run"].includes(said.type)) this.repeatable = null;
     switch (said.type) {
       case "turn":
         return this.onTurn(base, said);
@@ -185,17 +192,30 @@ export class Timeline {
 
   private onTurn(base: Base, said: Told["said"]) {
     if (said.phase === "start") {
-      this.begun += 1;
-      if (said.model && !this.models.includes(said.model)) this.models.push(said.model);
-      this.turns = Math.max(this.turns, said.turn);
-      this.turn = { ...base, kind: "turn", turn: said.turn, model: said.model, purpose: said.purpose, phase: "start" };
-      this.push(this.turn);
+      this.begin(base, { turn: said.turn, model: said.model, purpose: said.purpose });
     } else if (this.turn) {
       this.turn.phase = said.phase;
       this.turn.reason = said.reason;
       this.turn.rev += 1;
-      if (said.phase === "discarded") this.throwAway();
+      if (said.phase === "discarded") {
+        this.throwAway();
+        this.repeatable = this.turn;
+      }
+      // What comes next belongs to no attempt until one starts.
+      this.turn = null;
     }
+  }
+
+  /** A model call starts: an attempt of a turn, or a reflection or summary. */
+  private begin(base: Base, { turn, model, purpose }: { turn: number; model?: string; purpose?: string }) {
+    this.begun += 1;
+    this.repeatable = null;
+    if (model && !this.models.includes(model)) this.models.push(model);
+    const isAside = purpose === "reflection" || purpose === "summary";
+    const attempt = isAside ? 1 : (this.attempts.turn === turn ? this.attempts.count : 0) + 1;
+    if (!isAside) this.attempts = { turn, count: attempt };
+    this.turn = { ...base, kind: "turn", turn, model, purpose, attempt, phase: "start" };
+    this.push(this.turn);
   }
 
   /** What the turn had said so far comes no further. */
@@ -219,8 +239,6 @@ export class Timeline {
     if (said.phase === "delta") {
       row.text += said.text ?? "";
     } else {
-      this.thoughts += 1;
-      this.sealedBytes += said.sealedBytes ?? 0;
       row.text = said.text ?? "";
       row.sealed = said.sealedBytes ?? 0;
       row.summary = said.summary === true;
@@ -283,6 +301,7 @@ export class Timeline {
     if (said.args !== undefined) row.args = said.args;
     if (said.result !== undefined) row.result = said.result;
     if (said.error) row.error = said.error.message;
+    row.outcome = said.outcome;
     if (said.durationMs !== undefined) row.ms = said.durationMs;
     row.rev += 1;
   }
@@ -331,14 +350,15 @@ export class Timeline {
   private onReplay(said: Told["said"]) {
     const { kept = 0, restored = 0, reshaped = 0, elided = 0, why } = said;
     this.replays += 1;
-    this.kept += kept;
-    this.restored += restored;
-    this.reshaped += reshaped;
-    this.elided += elided;
     if (!this.turn) return;
     this.turn.replay = { kept, restored, reshaped, elided, why };
     this.turn.rev += 1;
   }
+}
+
+/** Whether an event is part of a model's answer. */
+function isAnswer(said: Told["said"]): boolean {
+  return ["thought", "stream", "usage", "replay"].includes(said.type) || (said.type === "turn" && said.phase !== "start");
 }
 
 function gate(said: Told["said"]): string {

@@ -17,15 +17,21 @@ export interface Tokens {
   totalTokens?: number;
 }
 
-export interface RunRow {
+/** The counts of a run, as the server folds them for every page, the trace and the map. */
+export interface RunCounts {
+  turns: number;
+  attempts: number;
+  discarded: number;
+  tools: number;
+  thoughts: Thoughts;
+}
+
+export interface RunRow extends RunCounts {
   id: string;
   thread: string;
   status: string;
   title?: string;
   models: string[];
-  turns: number;
-  tools: number;
-  thoughts: Thoughts;
   tokens: Tokens | null;
   cost_usd: number | null;
   events: number;
@@ -41,15 +47,13 @@ export interface Limit {
 }
 
 /** How a run stands. Of one that was forgotten nobody knows more than that there was one. */
-export interface RunHead {
+export interface RunHead extends Partial<RunCounts> {
   id: string;
   thread: string;
   status: string;
   reason?: string;
   agent?: string;
   model?: string;
-  turns?: number;
-  tools?: number;
   tokens?: Tokens;
   cost_usd?: number;
   events: number;
@@ -117,6 +121,8 @@ export interface MapCall {
   id: string;
   run?: string;
   turn: number;
+  attempt: number;
+  discarded?: boolean;
   purpose?: string;
   model: string;
   provider: string;
@@ -131,6 +137,7 @@ export interface ThoughtMap {
   forgotten: number;
   items: MapItem[];
   calls: MapCall[];
+  runs: ({ id: string } & RunCounts)[];
 }
 
 export interface Waiting {

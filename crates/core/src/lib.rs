@@ -29,6 +29,7 @@ mod redaction;
 mod replay;
 mod reply;
 mod run_event;
+mod run_fold;
 mod seal;
 mod settings;
 mod state;
@@ -81,6 +82,7 @@ pub use crate::run_event::{
     ThoughtEvent, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
     ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent, UserQuestionEventStatus,
 };
+pub use crate::run_fold::{Attempt, AttemptChange, AttemptEnd, RunCounts, RunFold};
 pub use crate::seal::{Attachment, Bound, Seal};
 pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
 pub use crate::state::{

@@ -8,8 +8,8 @@ mod fold_tests;
 
 use jiff::Timestamp;
 use throughline_core::{
-    LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunStatusEvent, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase, UserQuestionEvent,
+    AttemptEnd, LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunFold, RunStatusEvent,
+    ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, UserQuestionEvent,
     UserQuestionEventStatus, Why, kind, unpack,
 };
 
@@ -36,6 +36,8 @@ pub struct Fold {
     root: [u8; 8],
     /// The span of the run itself, open until the run is over.
     agent: Option<Span>,
+    /// Counts attempts and thoughts, as the console does.
+    counted: RunFold,
     turn: Option<OpenTurn>,
     /// What was said to the model since it was last asked.
     said: Vec<(Name, Name)>,
@@ -48,7 +50,7 @@ pub struct Fold {
     ended: Option<Name>,
 }
 
-/// What the run used and did, all in all.
+/// Tokens and cost of the whole run.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
     pub(crate) input: u64,
@@ -56,11 +58,6 @@ pub(crate) struct Total {
     pub(crate) cached: u64,
     pub(crate) thought: u64,
     pub(crate) cost_usd: f64,
-    pub(crate) turns: u64,
-    pub(crate) tools: u64,
-    pub(crate) kept: u64,
-    pub(crate) restored: u64,
-    pub(crate) elided: u64,
 }
 
 impl Fold {
@@ -81,6 +78,7 @@ impl Fold {
             trace,
             root,
             agent: Some(agent),
+            counted: RunFold::default(),
             turn: None,
             said: Vec::new(),
             tools: Vec::new(),
@@ -136,17 +134,21 @@ impl Fold {
     pub fn agent(&self, now: Timestamp) -> Option<Span> {
         let mut agent = self.agent.clone()?;
         agent.end = agent.end.max(now).max(agent.start);
-        let total = &self.total;
+        let (total, counts) = (&self.total, self.counted.counts());
         for (key, value) in [
             ("gen_ai.usage.input_tokens", total.input),
             ("gen_ai.usage.output_tokens", total.output),
             ("gen_ai.usage.cache_read.input_tokens", total.cached),
             ("gen_ai.usage.reasoning.output_tokens", total.thought),
-            ("throughline.turns", total.turns),
-            ("throughline.tools", total.tools),
-            ("throughline.fates.kept", total.kept),
-            ("throughline.fates.restored", total.restored),
-            ("throughline.fates.elided", total.elided),
+            ("throughline.turns", counts.turns),
+            ("throughline.attempts", counts.attempts),
+            ("throughline.attempts.discarded", counts.discarded),
+            ("throughline.tools", counts.tools),
+            ("throughline.thoughts", counts.thoughts),
+            ("throughline.fates.kept", counts.kept),
+            ("throughline.fates.restored", counts.restored),
+            ("throughline.fates.reshaped", counts.reshaped),
+            ("throughline.fates.elided", counts.elided),
         ] {
             agent.add(key, value);
         }
@@ -157,43 +159,41 @@ impl Fold {
     }
 
     fn event(&mut self, at: Timestamp, event: &RunEvent, spans: &mut Vec<Span>) {
+        let change = self.counted.push(at, event);
+        if change.left.is_some() {
+            spans.extend(self.leave());
+        }
+        if let Some(attempt) = &change.opened {
+            self.turn = Some(OpenTurn::new(attempt));
+        }
         match event {
-            RunEvent::Run(event) => {
-                spans.extend(self.leave());
-                self.status(at, event);
-            }
+            RunEvent::Run(event) => self.status(at, event),
             RunEvent::Message(event) => {
                 self.said.push((event.role.clone(), event.content.clone()));
             }
-            RunEvent::Turn(event) => match event.phase {
-                TurnPhase::Start => {
-                    spans.extend(self.leave());
-                    self.turn = Some(OpenTurn::new(at, event));
+            RunEvent::Turn(event) => {
+                let ended = change.ended.and_then(|(_, end)| Some((self.turn.take()?, end)));
+                if let Some((turn, end)) = ended {
+                    spans.push(self.inference(turn, at, end, event.reason.as_ref()));
                 }
-                TurnPhase::End | TurnPhase::Discarded => {
-                    let turn = self.turn.take().unwrap_or_else(|| OpenTurn::new(at, event));
-                    spans.push(self.inference(turn, at, Some(event)));
-                }
-            },
+            }
             RunEvent::Thought(_)
             | RunEvent::Stream(_)
             | RunEvent::Usage(_)
-            | RunEvent::Replay(_) => match &mut self.turn {
-                Some(turn) => turn.hear(at, event),
-                None => self.total.usage_of(event),
-            },
+            | RunEvent::Replay(_) => {
+                self.total.add(event);
+                if let Some(turn) = &mut self.turn {
+                    turn.hear(at, event);
+                }
+            }
             RunEvent::ToolCall(event) => spans.extend(self.tool(at, event)),
             RunEvent::Plan(event) => spans.push(self.plan(at, event)),
             RunEvent::UserQuestion(event) => spans.extend(self.question(at, event)),
             RunEvent::ToolApproval(event) => spans.extend(self.approval(at, event)),
             RunEvent::FinalAnswer(_) | RunEvent::Metadata(_) | RunEvent::Progress(_) => {}
-            RunEvent::Summarization(_) | RunEvent::Reflection(_) => {
-                if self.turn.as_ref().is_some_and(OpenTurn::is_aside) {
-                    spans.extend(self.leave());
-                }
-                spans.push(self.note(at, event));
-            }
-            RunEvent::Handoff(_)
+            RunEvent::Summarization(_)
+            | RunEvent::Reflection(_)
+            | RunEvent::Handoff(_)
             | RunEvent::Guardrail(_)
             | RunEvent::Cancelled(_)
             | RunEvent::Subagent(_)
@@ -203,19 +203,25 @@ impl Fold {
         }
     }
 
-    /// A turn of which nobody says that it ended: it is over when something else begins.
+    /// Closes an attempt whose end is not in the journal, at its last event.
     fn leave(&mut self) -> Option<Span> {
         let turn = self.turn.take()?;
         let heard = turn.heard;
-        Some(self.inference(turn, heard, None))
+        Some(self.inference(turn, heard, AttemptEnd::Left, None))
     }
 
-    /// A model was asked, until then.
-    fn inference(&mut self, turn: OpenTurn, end: Timestamp, event: Option<&TurnEvent>) -> Span {
-        let mut span = self.part(SpanKind::Inference, turn.name(), turn.start);
-        span.end = end;
+    /// The span of one attempt, up to `at`.
+    fn inference(
+        &mut self,
+        turn: OpenTurn,
+        at: Timestamp,
+        end: AttemptEnd,
+        reason: Option<&Name>,
+    ) -> Span {
+        let mut span = self.part(SpanKind::Inference, turn.name(), turn.attempt.start);
+        span.end = at;
         let said = std::mem::take(&mut self.said);
-        turn.close(event, &self.telling, &said, &mut self.total, &mut span);
+        turn.close(end, reason, &self.telling, &said, &mut span);
         span
     }
 
@@ -241,7 +247,8 @@ impl Fold {
         }
         agent.end = at;
         if &*event.status == "failed" {
-            agent.problem = event.reason.clone().or_else(|| Some(event.status.clone()));
+            let reason = event.reason.as_ref().unwrap_or(&event.status);
+            agent.problem = Some(Name::from(self.telling.text(reason)));
         }
     }
 
@@ -259,7 +266,6 @@ impl Fold {
         let began = began.map_or(at, |place| self.tools.swap_remove(place).1);
         let mut span = self.part(SpanKind::Tool, format!("execute_tool {}", event.name), began);
         span.end = at;
-        self.total.tools += 1;
         span.add("gen_ai.operation.name", "execute_tool");
         span.add("gen_ai.tool.name", &event.name);
         span.add("gen_ai.tool.type", "function");
@@ -327,6 +333,7 @@ impl Fold {
     /// Events that are no more: that there were some is told, and why nobody can read them.
     fn forgotten(&mut self, record: &Record, why: Why) -> Span {
         self.turn = None;
+        self.counted.skip_erased();
         if let Some(agent) = &mut self.agent {
             if agent.start == Timestamp::UNIX_EPOCH {
                 agent.start = record.at;

@@ -68,15 +68,18 @@ function Picture({ map }: { map: ThoughtMap }) {
   const models = [...new Set(calls.map((call) => call.model))];
   const cells: { column: number; row: number; did: string }[] = [];
   const tally = new Map<SealState, number>();
-  const shownRows = items.map((_, place) => place).filter((place) => givenBy.has(place));
+  // A row for each item that a shown call gave or was sent, so that the legend counts exactly the drawn cells.
+  const sentTo = new Set(calls.flatMap((call) => call.spans.flatMap(([from, number]) => Array.from({ length: number }, (_, step) => from + step))));
+  const shownRows = items.map((_, place) => place).filter((place) => givenBy.has(place) || sentTo.has(place));
   const rowOf = new Map(shownRows.map((place, row) => [place, row]));
   calls.forEach((call, column) => {
     for (const [from, number, did] of call.spans) {
       for (let place = from; place < from + number; place++) {
         const row = rowOf.get(place);
+        if (row === undefined) continue;
         const state = sealState(did);
         tally.set(state, (tally.get(state) ?? 0) + 1);
-        if (row !== undefined) cells.push({ column, row, did });
+        cells.push({ column, row, did });
       }
     }
   });
@@ -104,7 +107,7 @@ function Picture({ map }: { map: ThoughtMap }) {
               <svg width="18" height="18" aria-hidden="true" class="mark">
                 <Mark x={9} y={9} state={state} />
               </svg>
-              {WORDS[state]} <small>{count(tally.get(state) ?? 0)}</small>
+              {WORDS[state]} <small data-legend={state}>{count(tally.get(state) ?? 0)}</small>
             </span>
           ) : null,
         )}
@@ -136,7 +139,7 @@ function Picture({ map }: { map: ThoughtMap }) {
           ) : null}
           {shownRows.map((place, row) => {
             const item = items[place]!;
-            const given = givenBy.get(place)!;
+            const given = givenBy.get(place);
             const middle = matrix + row * ROW + ROW / 2;
             return (
               <g class="item">
@@ -147,10 +150,12 @@ function Picture({ map }: { map: ThoughtMap }) {
                 <text class="tick" x={left - 14} y={middle + 4} text-anchor="end">
                   {item.bytes ? bytes(item.bytes) : ""}
                 </text>
-                <line x1={x(given)} x2={width - 18} y1={middle} y2={middle} />
-                <circle class="born" cx={x(given)} cy={middle} r="5">
-                  <title>{`had by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
-                </circle>
+                <line x1={given === undefined ? left : x(given)} x2={width - 18} y1={middle} y2={middle} />
+                {given === undefined ? null : (
+                  <circle class="born" cx={x(given)} cy={middle} r="5">
+                    <title>{`had by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
+                  </circle>
+                )}
               </g>
             );
           })}
@@ -159,6 +164,7 @@ function Picture({ map }: { map: ThoughtMap }) {
           ))}
         </svg>
       </div>
+      {map.runs.length ? <Runs map={map} /> : null}
       <details class="body">
         <summary>The same as a table</summary>
         <div class="table">
@@ -175,12 +181,12 @@ function Picture({ map }: { map: ThoughtMap }) {
             <tbody>
               {calls.map((call) => (
                 <tr>
-                  <td data-label="Call">{call.run ? <a href={to("run", call.run)}>Turn {call.turn}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>}</td>
+                  <td data-label="Call">{call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>}</td>
                   <td data-label="Model">{plain(call.model)}</td>
                   <td data-label="Had" class="number">
                     {call.gave.length}
                   </td>
-                  <td data-label="What went back">{call.spans.length ? call.spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") : "nothing yet"}</td>
+                  <td data-label="What went back">{call.spans.length ? call.spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") : "nothing yet"}{call.discarded ? "; the answer was discarded" : ""}</td>
                   <td data-label="At" class="number dim">
                     {clock(call.at)}
                   </td>
@@ -191,6 +197,60 @@ function Picture({ map }: { map: ThoughtMap }) {
         </div>
       </details>
     </>
+  );
+}
+
+/** "Turn 2", and which attempt where there are several. */
+const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${call.attempt > 1 ? `, attempt ${call.attempt}` : ""}`;
+
+/** The counts of each run on the thread: the same as on its timeline and in its trace. */
+function Runs({ map }: { map: ThoughtMap }) {
+  return (
+    <div class="table">
+      <table aria-label="Thoughts by run">
+        <thead>
+          <tr>
+            <th>Run</th>
+            <th class="number">Turns</th>
+            <th class="number">Attempts</th>
+            <th class="number">Thoughts had</th>
+            <th class="number">Kept</th>
+            <th class="number">Restored</th>
+            <th class="number">Elided</th>
+          </tr>
+        </thead>
+        <tbody>
+          {map.runs.map(({ id, turns, attempts, discarded, thoughts }) => (
+            <tr data-run={id}>
+              <td data-label="Run">
+                <a href={to("run", id)}>
+                  <Id id={id} />
+                </a>
+              </td>
+              <td data-label="Turns" class="number" data-count="turns">
+                {count(turns)}
+              </td>
+              <td data-label="Attempts" class="number">
+                <span data-count="attempts">{count(attempts)}</span>
+                {discarded ? <small> {count(discarded)} discarded</small> : null}
+              </td>
+              <td data-label="Thoughts had" class="number" data-count="had">
+                {count(thoughts.had)}
+              </td>
+              <td data-label="Kept" class="number" data-count="kept">
+                {count(thoughts.kept)}
+              </td>
+              <td data-label="Restored" class="number" data-count="restored">
+                {count(thoughts.restored)}
+              </td>
+              <td data-label="Elided" class="number" data-count="elided">
+                {count(thoughts.elided)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -206,9 +266,9 @@ const short = (text: string, most: number) => (text.length > most ? `${text.slic
 function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; items: MapItem[] }) {
   const thoughts = call.gave.filter((place) => items[place]?.kind !== "call").length;
   return (
-    <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${call.run ? "Turn" : "Call"} ${call.turn} of ${plain(call.model)}, ${plural(thoughts, "thought")}`}>
-      <circle class={call.purpose && call.purpose !== "turn" ? "node aside" : "node"} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>
-        <title>{`${plain(call.model)}, turn ${call.turn}: ${plural(thoughts, "thought")}`}</title>
+    <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${turnOf(call)} of ${plain(call.model)}, ${call.discarded ? "discarded" : plural(thoughts, "thought")}`}>
+      <circle class={call.discarded ? "node discarded" : call.purpose && call.purpose !== "turn" ? "node aside" : "node"} data-turn={call.turn} data-attempt={call.attempt} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>
+        <title>{`${plain(call.model)}, ${turnOf(call).toLowerCase()}: ${call.discarded ? "the answer was discarded" : plural(thoughts, "thought")}`}</title>
       </circle>
     </a>
   );
@@ -216,7 +276,7 @@ function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; item
 
 function Cell({ x, y, did }: { x: number; y: number; did: string }) {
   return (
-    <g>
+    <g data-cell={sealState(did)}>
       <title>{plain(did)}</title>
       <Mark x={x} y={y} state={sealState(did)} />
     </g>

@@ -72,9 +72,10 @@ function At({ at }: { at: string }) {
 function Turn({ row }: { row: TurnRow }) {
   const { replay, usage } = row;
   return (
-    <div class={`row turn ${row.phase}`}>
+    <div class={`row turn ${row.phase}`} data-turn={row.turn} data-attempt={row.attempt}>
       <h3>
         {row.purpose && row.purpose !== "turn" ? `Turn ${row.turn}, ${plain(row.purpose)}` : `Turn ${row.turn}`}
+        {row.attempt > 1 ? `, attempt ${row.attempt}` : ""}
         {row.model ? <bdi class="model">{plain(row.model)}</bdi> : null}
       </h3>
       <span class="numbers">
@@ -109,7 +110,7 @@ function Thought({ row, fate }: { row: ThoughtRow; fate?: Fated }) {
     <article class="row thought" aria-label="Thought">
       <header>
         <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
-        {row.discarded ? <span class="tag warn">thrown away</span> : row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
+        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
         {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
         <At at={row.at} />
       </header>
@@ -125,7 +126,7 @@ function Message({ row }: { row: MessageRow }) {
       <header>
         <span class="label">{plain(label)}</span>
         {row.ephemeral ? <span class="tag warn">in no thread</span> : null}
-        {row.discarded ? <span class="tag warn">thrown away</span> : row.whole ? null : <span class="writing">writing</span>}
+        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? null : <span class="writing">writing</span>}
         <At at={row.at} />
       </header>
       <Words text={row.text} />
@@ -141,13 +142,14 @@ const PHASES: Record<string, [tone: string, says: string]> = {
   skipped: ["warn", "skipped"],
   waiting: ["warn", "waits for approval"],
   rejected: ["bad", "rejected"],
+  unknown: ["warn", "outcome unknown"],
 };
 
 /** The tool by which a model writes its plan, which has a row of its own. */
 const PLANS = "manage_todo_list";
 
 function Tool({ row }: { row: ToolRow }) {
-  const [tone, says] = PHASES[row.phase] ?? ["dim", row.phase];
+  const [tone, says] = PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase];
   const { approval } = row;
   return (
     <article class="row tool" aria-label={`Tool ${plain(row.name.slice(0, 100))}`}>

@@ -16,6 +16,8 @@ const LIMITS: Record<string, string> = {
   maxCostUsd: "Cost",
 };
 
+const FATES = { kept: "Kept", restored: "Restored", reshaped: "Reshaped", elided: "Elided" };
+
 /** How many events are taken in before the page is drawn in between. */
 const AT_ONCE = 400;
 
@@ -53,9 +55,10 @@ export function RunPage({ run }: { run: string }) {
     };
   }, [run]);
 
+  // The counts are the server's: ask again when a model answered and when the run is over.
   useEffect(() => {
-    if (isOver) head.again();
-  }, [isOver]);
+    if (isOver || timeline.current.replays) head.again();
+  }, [isOver, timeline.current.replays]);
 
   const fates = useFates(head.value?.thread, timeline.current.replays);
   const told = timeline.current;
@@ -161,6 +164,7 @@ function Live({ connection }: { connection: Connection }) {
 
 function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
   const tokens = told.tokens ?? head?.tokens ?? {};
+  const thoughts = head?.thoughts;
   const cost = told.cost ?? head?.cost_usd ?? null;
   return (
     <section>
@@ -173,7 +177,10 @@ function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
           ))}
         </dd>
         <dt>Turns</dt>
-        <dd class="number">{count(told.turns || head?.turns || 0)}</dd>
+        <dd class="number">
+          <span data-count="turns">{count(head?.turns ?? 0)}</span>
+          {head?.discarded ? <small data-count="attempts">{plural(head.attempts ?? 0, "attempt")}, {count(head.discarded)} discarded</small> : null}
+        </dd>
         <dt>Tokens</dt>
         <dd class="number">
           {compact(tokens.inputTokens ?? 0)} in
@@ -201,15 +208,19 @@ function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
       <dl class="facts">
         <dt>Had</dt>
         <dd class="number">
-          {count(told.thoughts)}
-          {told.sealedBytes ? <small>{bytes(told.sealedBytes)} sealed</small> : null}
+          <span data-count="had">{count(thoughts?.had ?? 0)}</span>
+          {thoughts?.sealed_bytes ? <small>{bytes(thoughts.sealed_bytes)} sealed</small> : null}
         </dd>
-        <dt>Kept</dt>
-        <dd class="number">{count(told.kept)}</dd>
-        <dt>Restored</dt>
-        <dd class="number">{count(told.restored)}</dd>
-        <dt>Elided</dt>
-        <dd class="number">{count(told.elided)}</dd>
+        {(["kept", "restored", "reshaped", "elided"] as const).map((fate) =>
+          fate !== "reshaped" || thoughts?.reshaped ? (
+            <>
+              <dt>{FATES[fate]}</dt>
+              <dd class="number" data-count={fate}>
+                {count(thoughts?.[fate] ?? 0)}
+              </dd>
+            </>
+          ) : null,
+        )}
       </dl>
     </section>
   );

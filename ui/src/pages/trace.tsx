@@ -160,24 +160,28 @@ function Spans({ session }: { session: Session }) {
 
 function Summary({ session }: { session: Session }) {
   const { summary = {} } = session;
-  const facts: [string, string][] = [["Spans", count(session.events.length)]];
-  const add = (name: string, key: string, show: (value: number) => string) => {
-    if (typeof summary[key] === "number") facts.push([name, show(summary[key])]);
+  const facts: [string, string, string?][] = [["Spans", count(session.events.length)]];
+  const add = (name: string, key: string, show: (value: number) => string, hook?: string) => {
+    if (typeof summary[key] === "number") facts.push([name, show(summary[key]), hook]);
   };
   if (session.durationMs !== undefined) facts.unshift(["Took", duration(session.durationMs)]);
-  add("Turns", "throughline.turns", count);
+  add("Turns", "throughline.turns", count, "turns");
+  if (summary["throughline.attempts.discarded"]) add("Attempts", "throughline.attempts", count, "attempts");
   add("Tools", "throughline.tools", count);
   add("Tokens in", "gen_ai.usage.input_tokens", compact);
   add("Tokens out", "gen_ai.usage.output_tokens", compact);
   add("Cost", "throughline.cost_usd", dollars);
-  add("Thoughts kept", "throughline.fates.kept", count);
-  add("Elided", "throughline.fates.elided", count);
+  add("Thoughts had", "throughline.thoughts", count, "had");
+  add("Kept", "throughline.fates.kept", count, "kept");
+  add("Restored", "throughline.fates.restored", count, "restored");
+  if (summary["throughline.fates.reshaped"]) add("Reshaped", "throughline.fates.reshaped", count, "reshaped");
+  add("Elided", "throughline.fates.elided", count, "elided");
   return (
     <dl class="strip">
-      {facts.map(([name, value]) => (
+      {facts.map(([name, value, hook]) => (
         <div>
           <dt>{name}</dt>
-          <dd>{value}</dd>
+          <dd data-count={hook}>{value}</dd>
         </div>
       ))}
       <div>

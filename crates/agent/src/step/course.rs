@@ -67,11 +67,11 @@ impl Step {
             // Everybody knows already what it waits for.
             Phase::Waiting if self.only_waits() => self.act(Action::Rest),
             Phase::Asking { purpose } => {
-                // What the model had said is thrown away whole: nothing of it was kept.
+                // Nothing of the partial answer was kept: discard it and call the model again.
                 let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-                event.reason = Some("whoever heard it is gone".into());
+                event.reason = Some("the process that received the answer exited".into());
                 self.tell(RunEvent::Turn(event));
-                self.act(Action::Call(purpose));
+                self.start_attempt(purpose);
             }
             Phase::Working | Phase::Waiting => {
                 for position in 0..self.state.progress.calls.len() {

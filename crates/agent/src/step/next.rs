@@ -41,6 +41,11 @@ impl Step {
             }
         }
         self.state.progress.phase = Phase::Asking { purpose };
+        self.start_attempt(purpose);
+    }
+
+    /// Starts a model call and writes its `turn start`. Every attempt of a turn has its own.
+    pub(super) fn start_attempt(&mut self, purpose: Purpose) {
         let mut event = TurnEvent::new(TurnPhase::Start, self.state.progress.turn);
         event.model = Some(self.state.model());
         event.purpose = (purpose != Purpose::Turn).then(|| purpose.as_str().into());

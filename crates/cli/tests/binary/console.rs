@@ -4,11 +4,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `driver.rs` | the browser |
+//! | `counts.rs` | the demo's killed run: every page and export has the same counts |
 //! | `stage.rs`, `story.toml` | what the pages are about: stories that simulators tell |
 //! | `proxy.rs` | a way to the gateway that can be cut, and a model that speaks when it is told to |
 //! | `hostile.rs` | texts that want to be more than texts |
 //! | `long.rs` | runs with a hundred events and with ten thousand |
 
+mod counts;
 mod driver;
 mod hostile;
 mod long;
@@ -25,6 +27,8 @@ use throughline_testkit::{pictures, skip, workspace_root};
 use self::driver::Browser;
 use self::proxy::Says;
 use self::stage::{Played, Stage, named};
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
 
 /// The browser and axe; nothing where they are not installed.
 fn browser() -> Option<(Browser, String)> {
@@ -69,6 +73,60 @@ fn console_in_chromium() {
     reads_on(&browser, &stage);
     complains_not(&browser);
     signs_in(&browser, &stage, &axe);
+}
+
+#[test]
+fn console_counts_of_the_killed_run_agree() {
+    let Some((browser, _)) = browser() else { return };
+    counts::agree(&browser);
+    complains_not(&browser);
+}
+
+/// A client talks to GPT, then to Gemini, then to GPT again: the map shows that GPT's seal went back.
+#[test]
+fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
+    let kept = Kept::nothing("map-switch");
+    let serving = Serving::start(&kept.folder, &[], &[]);
+    let read = |said: &str| -> Value {
+        let (_, body) = said.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
+    };
+    let mut input = Vec::new();
+    let (gpt, gemini) = ("sim/gpt-5.2", "sim/gemini-3-pro-preview");
+    for (model, words) in [(gpt, "Hello"), (gemini, "And you?"), (gpt, "And again?")] {
+        input.push(json!({"role": "user", "content": words}));
+        let body = json!({"model": model, "store": false, "input": input,
+            "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "high"}});
+        let answer = read(&serving.said("POST", "/v1/responses", "", &body.to_string()));
+        let output = answer["output"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        input.extend(output.iter().cloned());
+    }
+    let calls = read(&serving.said("GET", "/v1/throughline/calls", "", ""));
+    let thread = calls["calls"][0]["thread"].as_str().unwrap();
+    let map = read(&serving.said("GET", &format!("/v1/throughline/threads/{thread}/map"), "", ""));
+    let calls = map["calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 3, "{map:#}");
+    let gave: Vec<u64> =
+        calls[0]["gave"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    assert!(!gave.is_empty(), "{map:#}");
+    let did = |call: &Value, place: u64| {
+        let spans = call["spans"].as_array().unwrap().iter();
+        let mut held = spans.filter(|span| {
+            let (first, count) = (span[0].as_u64().unwrap(), span[1].as_u64().unwrap());
+            (first..first + count).contains(&place)
+        });
+        held.next().map(|span| span[2].as_str().unwrap().to_owned())
+    };
+    for place in gave {
+        let second = did(&calls[1], place).unwrap();
+        assert!(second.starts_with("elided: foreign"), "{second}: {map:#}");
+        assert_eq!(did(&calls[2], place).as_deref(), Some("kept"), "{map:#}");
+    }
+    let others = calls[1]["gave"].as_array().unwrap().iter().filter_map(Value::as_u64);
+    for place in others {
+        let third = did(&calls[2], place).unwrap_or_default();
+        assert!(third.starts_with("elided"), "{place} {third}: {map:#}");
+    }
 }
 
 /// The pages, by the names of their pictures.

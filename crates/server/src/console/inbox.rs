@@ -20,7 +20,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
     let mut pending: Vec<Pending> =
         pending.into_iter().filter(|one| one.status == PendingStatus::Open).collect();
     pending.sort_by_key(|one| one.opened);
-    let policy = RedactionPolicy::default();
+    let policy = asked.policy();
     let mut states: BTreeMap<LogId, Option<State>> = BTreeMap::new();
     let (mut waiting, era) = (Vec::new(), era(asked).await?);
     for one in &pending {
@@ -61,7 +61,7 @@ async fn about(
     let Some(head) = asked.api.store().log(tenant, run).await? else {
         return Ok((Vec::new(), None));
     };
-    let summary = asked.api.summaries.of(asked.api.store(), tenant, &head, era).await?;
+    let summary = runs::summary(asked, &head, era).await?;
     let missing = match asked.api.runner.progress(tenant, run).await {
         Ok((casting, _)) => {
             runs::missing_tools(asked, &casting).into_iter().map(str::to_owned).collect()

@@ -1,8 +1,11 @@
 //! Runs: the list of them, and one of them.
 
+use std::sync::Arc;
+
 use throughline_agent::{AgentConfig, Casting, Phase, Progress};
 use throughline_core::{Era, Json, LogHead, LogId, LogKind, json};
 
+use crate::console::summary::Summary;
 use crate::console::{archive, decimal, era};
 use crate::gateway::Answered;
 use crate::letta::runs::is_run;
@@ -32,19 +35,19 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             if status.is_some_and(|wanted| head.status.as_ref() != Some(wanted)) {
                 continue;
             }
-            let summary = asked.api.summaries.of(asked.api.store(), tenant, head, era).await?;
-            let is_model = |wanted: &str| summary.models.iter().any(|model| **model == *wanted);
+            let summary = summary(asked, head, era).await?;
+            let is_model = |wanted: &str| summary.models().iter().any(|model| **model == *wanted);
             if model.is_some_and(|model| !is_model(model)) {
                 continue;
             }
             let thread = head.of.as_ref().map_or("", |of| &*of.0);
             let words = [summary.title.as_deref().unwrap_or_default(), &*head.log.0, thread];
-            let words = words.into_iter().chain(summary.models.iter().map(|model| &**model));
+            let words = words.into_iter().chain(summary.models().iter().map(|model| &**model));
             let has = |sought: &str| words.clone().any(|word| word.to_lowercase().contains(sought));
             if sought.as_ref().is_some_and(|sought| !has(sought)) {
                 continue;
             }
-            found.push(row(asked, head, era).await?);
+            found.push(put_row(head, &summary));
             if found.len() >= limit.min(MOST) {
                 break;
             }
@@ -66,19 +69,31 @@ fn is_inbox(head: &LogHead) -> bool {
     throughline_agent::is_inbox(&head.log)
 }
 
+/// The summary of a run, with its title redacted by the policy of the server.
+pub(crate) async fn summary(
+    asked: &Asked<'_>,
+    head: &LogHead,
+    era: Era,
+) -> Result<Arc<Summary>, Denied> {
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    Ok(asked.api.summaries.of(store, tenant, head, era, &asked.policy()).await?)
+}
+
 /// A run, as a row of a list.
 pub(crate) async fn row(asked: &Asked<'_>, head: &LogHead, era: Era) -> Result<Json, Denied> {
-    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let summary = asked.api.summaries.of(store, tenant, head, era).await?;
-    Ok(json::object(|o| {
+    Ok(put_row(head, &*summary(asked, head, era).await?))
+}
+
+fn put_row(head: &LogHead, summary: &Summary) -> Json {
+    json::object(|o| {
         put_head(o, head);
         o.maybe_string("title", summary.title.as_deref()).array("models", |list| {
-            for model in &summary.models {
+            for model in summary.models() {
                 list.string(model);
             }
         });
         summary.put(o);
-    }))
+    })
 }
 
 fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
@@ -88,7 +103,7 @@ fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
     o.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
 }
 
-/// One run: how it stands, who takes part, and how near it is to its limits. Its events are not read for that.
+/// One run: its status, its agent, its counts, and how near it is to its limits.
 pub(crate) async fn one(asked: &Asked<'_>) -> Told {
     let (tenant, run) = (&asked.caller.tenant, LogId(asked.id(0)));
     let head = asked.api.store().log(tenant, &run).await?.filter(is_run);
@@ -98,6 +113,7 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
         return Ok(Answered::json(200, &json::object(|o| put_head(o, &head))));
     }
     let (casting, progress) = asked.api.runner.progress(tenant, &run).await?;
+    let counts = summary(asked, &head, era(asked).await?).await?.counts();
     let agent = casting.agents.get(&progress.agent);
     let reason = match &progress.phase {
         Phase::Ended { reason, .. } => Some(&**reason),
@@ -108,7 +124,7 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
         o.string("agent", &progress.agent).maybe_string("reason", reason);
         let model = progress.model.as_ref().or(agent.map(|agent| &agent.model));
         o.maybe_string("model", model.map(|model| &**model));
-        o.number("turns", progress.turn).number("tools", progress.tool_calls);
+        counts.put(o);
         o.object("tokens", |o| {
             let spent = &progress.spent;
             o.number("inputTokens", spent.input).number("cachedInputTokens", spent.cached);

@@ -1,15 +1,16 @@
-//! What a run is in a few numbers. They are read from its events, each of which is read once by a process; and all again once
-//! something of the tenant was destroyed, for its words may have been.
+//! Summaries of runs for lists: title, models, counts, tokens and cost. A process reads each event once and caches the
+//! result; it reads a run again after something of the tenant was erased, because the cached title may be erased text.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use throughline_core::{
-    Era, Json, LogHead, LogId, Name, Node, RedactionPolicy, Store, StoreError, Tenant, json, unpack,
+    Era, Json, LogHead, LogId, Name, Record, RedactionPolicy, RunCounts, RunEvent, RunFold, Store,
+    StoreError, Tenant, json, unpack,
 };
 
-use crate::console::{first_words, tree_of};
+use crate::console::first_words;
 
 /// How many runs are remembered.
 const MOST: usize = 4096;
@@ -18,77 +19,67 @@ const PAGE: u32 = 256;
 /// How long a title is at most.
 const TITLE: usize = 140;
 
-/// What a run is in a few numbers.
+/// Summary of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
-    /// The last record that was read, and the era in which it stood.
+    /// The last record that was read, and the erasure epoch of that read.
     read: u64,
     era: Era,
     pub(crate) title: Option<Name>,
-    /// The models that were asked, in the order in which they came in.
-    pub(crate) models: Vec<Name>,
-    turns: u64,
-    tools: u64,
-    thoughts: u64,
-    sealed: u64,
-    kept: u64,
-    restored: u64,
-    reshaped: u64,
-    elided: u64,
+    fold: RunFold,
     tokens: Option<Json>,
     cost: Option<Json>,
 }
 
 impl Summary {
-    /// Puts all of it but the title and the models.
+    /// The requested models, in the order of their first call.
+    pub(crate) fn models(&self) -> &[Name] {
+        self.fold.models()
+    }
+
+    /// The counts, from the same fold as the trace and the thought map.
+    pub(crate) fn counts(&self) -> RunCounts {
+        self.fold.counts()
+    }
+
+    /// Writes the counts, tokens and cost.
     pub(crate) fn put(&self, o: &mut json::Object<'_>) {
-        o.number("turns", self.turns).number("tools", self.tools);
-        o.object("thoughts", |o| {
-            o.number("had", self.thoughts).number("sealed_bytes", self.sealed);
-            o.number("kept", self.kept).number("restored", self.restored);
-            o.number("reshaped", self.reshaped).number("elided", self.elided);
-        });
+        self.counts().put(o);
         o.raw("tokens", self.tokens.as_ref().unwrap_or(&Json::null()));
         o.raw("cost_usd", self.cost.as_ref().unwrap_or(&Json::null()));
     }
 
-    fn take(&mut self, event: &Bytes, policy: &RedactionPolicy) {
-        // Pieces are most of what there is, and say nothing that is counted.
-        if event.starts_with(br#"{"type":"stream""#) {
+    fn take(&mut self, record: &Record, policy: &RedactionPolicy) {
+        let Ok(events) = unpack(record) else {
+            self.fold.skip_erased();
             return;
-        }
-        let Some(tree) = tree_of(event) else { return };
-        let said = tree.root();
-        let number = |name: &str| said.get(name).and_then(Node::u64).unwrap_or(0);
-        let is = |name: &str, value: &str| said.get(name).is_some_and(|node| node.is(value));
-        match said.text_of("type").as_deref() {
-            Some("message") if self.title.is_none() && is("role", "user") => {
-                let words = said.text_of("content").unwrap_or_default();
-                self.title = Some(first_words(&policy.redact_text(&words), TITLE).into());
+        };
+        for (_, event) in events {
+            let Some(event) = parse_event(event) else { continue };
+            self.fold.push(record.at, &event);
+            match &event {
+                RunEvent::Message(event) if self.title.is_none() && &*event.role == "user" => {
+                    let words = policy.redact_text(&event.content);
+                    self.title = Some(first_words(&words, TITLE).into());
+                }
+                RunEvent::Usage(event) => {
+                    let tokens = event.total.as_ref().map(|total| total.json());
+                    self.tokens = tokens.or(self.tokens.take());
+                    let cost = event.total_cost_usd.as_ref().map(|cost| cost.json());
+                    self.cost = cost.or(self.cost.take());
+                }
+                _ => {}
             }
-            Some("turn") if is("phase", "start") => {
-                let model = said.name_of("model").filter(|model| !self.models.contains(model));
-                self.models.extend(model);
-                self.turns = self.turns.max(number("turn"));
-            }
-            Some("tool_call") if is("phase", "start") => self.tools += 1,
-            Some("thought") if is("phase", "end") => {
-                self.thoughts += 1;
-                self.sealed += number("sealedBytes");
-            }
-            Some("replay") => {
-                self.kept += number("kept");
-                self.restored += number("restored");
-                self.reshaped += number("reshaped");
-                self.elided += number("elided");
-            }
-            Some("usage") => {
-                self.tokens = said.present("total").map(Node::json).or(self.tokens.take());
-                self.cost = said.present("totalCostUsd").map(Node::json).or(self.cost.take());
-            }
-            _ => {}
         }
     }
+}
+
+/// Parses an event that can change a summary. Pieces of text are most of a journal and change nothing.
+pub(super) fn parse_event(event: Bytes) -> Option<RunEvent> {
+    if event.starts_with(br#"{"type":"stream""#) {
+        return None;
+    }
+    RunEvent::parse(&Json::parse(event).ok()?).ok()
 }
 
 /// The runs that were looked at lately.
@@ -103,6 +94,7 @@ impl Summaries {
         tenant: &Tenant,
         head: &LogHead,
         era: Era,
+        policy: &RedactionPolicy,
     ) -> Result<Arc<Summary>, StoreError> {
         let key = (tenant.clone(), head.log.clone());
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -112,15 +104,12 @@ impl Summaries {
         }
         let fresh = || Summary { era, ..Summary::default() };
         let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
-        let policy = RedactionPolicy::default();
         loop {
             let records = store.read(tenant, &head.log, summary.read, PAGE).await?;
             let Some(last) = records.last() else { break };
             summary.read = last.seq;
             for record in &records {
-                for (_, event) in unpack(record).unwrap_or_default() {
-                    summary.take(&event, &policy);
-                }
+                summary.take(record, policy);
             }
         }
         let summary = Arc::new(summary);

@@ -1,23 +1,20 @@
-//! One turn: a model was asked, and what is new in it is told.
+//! One attempt of a turn: a model call, as a span with only the content that no earlier span has.
 
 use jiff::Timestamp;
 use throughline_core::{
-    Json, Name, Number, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase, TurnEvent, TurnPhase,
+    Attempt, AttemptEnd, Json, Name, Number, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase,
     json,
 };
 
 use crate::fold::{Telling, Total};
 use crate::span::{Span, Value};
 
-/// A turn that is under way.
+/// An attempt that is under way.
 #[derive(Debug)]
 pub(super) struct OpenTurn {
-    pub(super) start: Timestamp,
-    /// When it was last heard of.
+    pub(super) attempt: Attempt,
+    /// The time of its last event.
     pub(super) heard: Timestamp,
-    turn: u64,
-    model: Name,
-    purpose: Option<Name>,
     thoughts: Vec<Name>,
     sealed: u64,
     text: String,
@@ -27,13 +24,10 @@ pub(super) struct OpenTurn {
 }
 
 impl OpenTurn {
-    pub(super) fn new(at: Timestamp, event: &TurnEvent) -> Self {
+    pub(super) fn new(attempt: &Attempt) -> Self {
         Self {
-            start: at,
-            heard: at,
-            turn: event.turn,
-            model: event.model.clone().unwrap_or_default(),
-            purpose: event.purpose.clone(),
+            attempt: attempt.clone(),
+            heard: attempt.start,
             thoughts: Vec::new(),
             sealed: 0,
             text: String::new(),
@@ -44,12 +38,11 @@ impl OpenTurn {
     }
 
     pub(super) fn name(&self) -> String {
-        format!("chat {}", self.model)
+        format!("chat {}", self.model())
     }
 
-    /// Whether it is no turn of the conversation, and so nobody tells that it ended: a note or a summary comes of it.
-    pub(super) fn is_aside(&self) -> bool {
-        self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
+    fn model(&self) -> &str {
+        self.attempt.model.as_deref().unwrap_or_default()
     }
 
     /// Notes what is told of it while it goes on.
@@ -70,35 +63,38 @@ impl OpenTurn {
         }
     }
 
-    /// Tells all that is known of it, and how it ended, where somebody said so.
+    /// Adds everything known about the attempt to its span.
     pub(super) fn close(
         self,
-        event: Option<&TurnEvent>,
+        end: AttemptEnd,
+        reason: Option<&Name>,
         telling: &Telling,
         said: &[(Name, Name)],
-        total: &mut Total,
         span: &mut Span,
     ) {
-        total.turns += u64::from(!self.is_aside());
-        total.add(self.usage.as_ref(), self.cost);
         span.add("gen_ai.operation.name", "chat");
-        span.add("gen_ai.request.model", &self.model);
-        span.add("throughline.turn", self.turn);
-        span.maybe("throughline.purpose", self.purpose.as_ref());
-        let reason = event.and_then(|event| event.reason.clone());
-        match event.map(|event| event.phase) {
-            Some(TurnPhase::Discarded) => {
-                span.problem = Some(reason.unwrap_or_else(|| "discarded".into()));
+        span.add("gen_ai.request.model", self.model());
+        span.add("throughline.turn", self.attempt.turn);
+        if !self.attempt.is_aside() {
+            span.add("throughline.attempt", self.attempt.number);
+        }
+        span.maybe("throughline.purpose", self.attempt.purpose.as_ref());
+        match end {
+            AttemptEnd::Discarded => {
+                let reason = reason.map_or("discarded", |reason| &**reason);
+                span.problem = Some(Name::from(telling.text(reason)));
             }
-            None if self.usage.is_none() => span.problem = Some("it was not answered".into()),
-            Some(TurnPhase::Start | TurnPhase::End) | None => {
-                let reasons = reason.map(|reason| Value::Texts(vec![reason]));
+            AttemptEnd::Left if self.usage.is_none() => {
+                span.problem = Some("it was not answered".into());
+            }
+            AttemptEnd::Accepted | AttemptEnd::Left => {
+                let reasons = reason.map(|reason| Value::Texts(vec![reason.clone()]));
                 let named = reasons.map(|reasons| ("gen_ai.response.finish_reasons", reasons));
                 span.attributes.extend(named);
             }
         }
         put_usage(self.usage.as_ref(), self.cost, span);
-        put_replay(self.replay.as_ref(), total, span);
+        put_replay(self.replay.as_ref(), span);
         span.add("throughline.thoughts", self.thoughts.len() as u64);
         span.add("throughline.seals.bytes", self.sealed);
         if telling.log_data {
@@ -152,19 +148,12 @@ fn put_usage(usage: Option<&ReflectionUsage>, cost: Option<f64>, span: &mut Span
 }
 
 /// What became of the thoughts and seals that went along.
-fn put_replay(replay: Option<&ReplayEvent>, total: &mut Total, span: &mut Span) {
+fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
     let Some(replay) = replay else { return };
-    let counts = [
-        ("throughline.fates.kept", replay.kept, &mut total.kept),
-        ("throughline.fates.restored", replay.restored, &mut total.restored),
-        ("throughline.fates.elided", replay.elided, &mut total.elided),
-    ];
-    for (key, count, sum) in counts {
-        if let Some(count) = count {
-            *sum += count;
-            span.add(key, count);
-        }
-    }
+    span.maybe("throughline.fates.kept", replay.kept);
+    span.maybe("throughline.fates.restored", replay.restored);
+    span.maybe("throughline.fates.reshaped", replay.reshaped);
+    span.maybe("throughline.fates.elided", replay.elided);
     for (what, count) in replay.seals.iter().flatten() {
         let key = match &**what {
             "kept" => "throughline.seals.kept",
@@ -182,20 +171,15 @@ fn put_replay(replay: Option<&ReplayEvent>, total: &mut Total, span: &mut Span) 
 }
 
 impl Total {
-    /// What was used outside a turn counts, too.
-    pub(super) fn usage_of(&mut self, event: &RunEvent) {
-        if let RunEvent::Usage(usage) = event {
-            self.add(usage.usage.as_ref(), usage.cost_usd.as_ref().map(Number::value));
-        }
-    }
-
-    fn add(&mut self, usage: Option<&ReflectionUsage>, cost: Option<f64>) {
-        if let Some(usage) = usage {
+    /// Adds the tokens and the cost of a usage event, inside or outside an attempt.
+    pub(super) fn add(&mut self, event: &RunEvent) {
+        let RunEvent::Usage(event) = event else { return };
+        if let Some(usage) = &event.usage {
             self.input += usage.input_tokens.unwrap_or(0);
             self.output += usage.output_tokens.unwrap_or(0);
             self.cached += usage.cached_input_tokens.unwrap_or(0);
             self.thought += usage.reasoning_tokens.unwrap_or(0);
         }
-        self.cost_usd += cost.unwrap_or(0.0);
+        self.cost_usd += event.cost_usd.as_ref().map_or(0.0, Number::value);
     }
 }
