@@ -33,7 +33,7 @@ pub use crate::config::{
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
 pub use crate::input::{Counted, Ended, Heard, Input, Replayed, Span, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
-pub use crate::narrate::{narrate, sentence};
+pub use crate::narrate::{Narrator, narrate, sentence};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::ports::Ports;
 pub use crate::progress::{

@@ -1,7 +1,7 @@
-//! The narrative of a run: a plain account of what happened and why, made from its events.
+//! The narrative of a run: plain sentences about what happened and why, made from its events.
 //!
-//! What was said to the model and is kept in no Thread is told all the same, and marked. Pieces of what is told whole later
-//! are left out. Everything is redacted as the policy says before it becomes words.
+//! Messages to the model that are kept in no Thread are included and marked. Pieces of a text are left out, because a later
+//! event has the whole text. Everything is redacted by the policy before it becomes a sentence.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,10 @@ use throughline_core::{
     UserQuestionEvent, UserQuestionEventStatus,
 };
 
+/// The member of a `tool_call` event that says how the call ended where `phase` does not: `unknown`.
+pub(crate) const OUTCOME: &str = "outcome";
+pub(crate) const UNKNOWN: &str = "unknown";
+
 /// The longest that something is quoted with, in characters.
 const LONGEST: usize = 600;
 
@@ -20,51 +24,115 @@ pub fn narrate<'e>(
     events: impl IntoIterator<Item = &'e RunEvent>,
     policy: &RedactionPolicy,
 ) -> String {
+    let mut narrator = Narrator::new(policy);
     let mut narrative = String::new();
-    let mut before = Before::default();
-    for event in events {
-        let aside = before.aside(event);
-        if let (Some(sentence), Some(aside)) = (sentence(event, policy), aside) {
-            narrative.push_str(&sentence);
-            narrative.push_str(aside);
-            narrative.push('\n');
-        }
+    for sentence in events.into_iter().filter_map(|event| narrator.push(event)) {
+        narrative.push_str(&sentence);
+        narrative.push('\n');
     }
     narrative
 }
 
-/// What was told before, as far as it changes what the next event means.
-#[derive(Default)]
-struct Before {
-    /// The calls of tools that were begun.
-    begun: BTreeSet<Name>,
-    /// Whether the model said anything in its turn.
+/// Makes sentences of a run's events, one by one. It remembers the earlier events that change the meaning of a later one.
+#[derive(Debug)]
+pub struct Narrator<'p> {
+    policy: &'p RedactionPolicy,
+    /// Tool calls that were started.
+    started: BTreeSet<Name>,
+    /// Tool calls that were started, and whose end was not recorded.
+    lost: BTreeSet<Name>,
+    /// Whether the model wrote anything in the current attempt.
     has_said: bool,
+    /// The last text of the model.
+    answer: Option<Name>,
+    has_named_run: bool,
 }
 
-impl Before {
-    /// What else is to be said of an event; nothing where it is not to be told.
-    fn aside(&mut self, event: &RunEvent) -> Option<&'static str> {
+impl<'p> Narrator<'p> {
+    /// A narrator of one run, from its first event.
+    pub fn new(policy: &'p RedactionPolicy) -> Self {
+        Self {
+            policy,
+            started: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            has_said: false,
+            answer: None,
+            has_named_run: false,
+        }
+    }
+
+    /// The sentence for the next event; nothing where the event adds nothing to the earlier ones.
+    pub fn push(&mut self, event: &RunEvent) -> Option<String> {
+        let mut aside = "";
         match event {
-            RunEvent::ToolCall(call) if call.phase == ToolCallPhase::Start => {
-                self.begun.extend(call.id.clone());
-            }
+            RunEvent::ToolCall(call) => match call.phase {
+                ToolCallPhase::Start => {
+                    self.lost.retain(|lost| Some(lost) != call.id.as_ref());
+                    self.started.extend(call.id.clone());
+                }
+                ToolCallPhase::Error if self.is_unknown(call) => {
+                    return self.told(&RunEvent::ToolCall(without_duration(call)));
+                }
+                ToolCallPhase::Progress
+                | ToolCallPhase::Success
+                | ToolCallPhase::Error
+                | ToolCallPhase::Skipped => {}
+            },
             RunEvent::ToolApproval(waits) if waits.status == ToolApprovalEventStatus::Pending => {
                 let call = waits.tool_call_id.as_ref();
-                if call.is_some_and(|call| self.begun.contains(call)) {
-                    return Some(" It was begun before, and nobody saw its end.");
+                if let Some(call) = call.filter(|call| self.started.contains(*call)) {
+                    self.lost.insert(call.clone());
+                    aside = " It was started before, and its end was not recorded.";
                 }
             }
             RunEvent::Thought(_) | RunEvent::Stream(_) => self.has_said = true,
+            RunEvent::Message(message) if &*message.role == "assistant" => {
+                self.answer = Some(message.content.clone());
+            }
+            RunEvent::FinalAnswer(answer) if self.answer.as_ref() == Some(&answer.content) => {
+                // The last message is the final answer.
+                return None;
+            }
             RunEvent::Turn(turn) => {
                 let had_said = std::mem::take(&mut self.has_said);
-                // Where nothing was said, nothing was thrown away.
-                return (turn.phase != TurnPhase::Discarded || had_said).then_some("");
+                // Without a partial answer nothing was discarded.
+                if turn.phase == TurnPhase::Discarded && !had_said {
+                    return None;
+                }
+            }
+            RunEvent::Run(run) if std::mem::replace(&mut self.has_named_run, true) => {
+                // The first sentence has the id of the run.
+                let run = RunStatusEvent { run_id: None, ..run.clone() };
+                return self.told(&RunEvent::Run(run));
             }
             _ => {}
         }
-        Some("")
+        Some(self.told(event)? + aside)
     }
+
+    fn told(&self, event: &RunEvent) -> Option<String> {
+        sentence(event, self.policy)
+    }
+
+    /// Whether the end of a call was not recorded: the event says so, or an older journal asked a person about it.
+    fn is_unknown(&self, call: &ToolCallEvent) -> bool {
+        is_unknown(call) || call.id.as_ref().is_some_and(|id| self.lost.contains(id))
+    }
+}
+
+/// Whether the event says that the outcome of the call is unknown.
+fn is_unknown(call: &ToolCallEvent) -> bool {
+    let outcome = call.extras.iter().find(|(name, _)| **name == *OUTCOME);
+    outcome.is_some_and(|(_, value)| value.tree().root().is(UNKNOWN))
+}
+
+/// The call with an unknown outcome: the time until a person decided is not the duration of the tool.
+fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
+    let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
+    if !is_unknown(&call) {
+        call.extras.push((Name::from(OUTCOME), throughline_core::json::string(UNKNOWN)));
+    }
+    call
 }
 
 /// What one event says, as a sentence; nothing where it is a piece of what is told whole.
@@ -149,7 +217,7 @@ fn turn(event: &TurnEvent) -> Option<String> {
         }
         TurnPhase::Discarded => {
             let reason = event.reason.as_deref().unwrap_or("nobody said why");
-            Some(format!("What it had said in turn {number} was thrown away: {reason}."))
+            Some(format!("The partial answer of turn {number} was discarded: {reason}."))
         }
         TurnPhase::End => None,
     }
@@ -183,6 +251,11 @@ fn tool_call(event: &ToolCallEvent) -> Option<String> {
         ToolCallPhase::Success => {
             let result = event.result.as_ref().map(|result| format!(": {}", value(result)));
             format!("The tool {name} answered{took}{}", result.unwrap_or_default())
+        }
+        ToolCallPhase::Error if is_unknown(event) => {
+            let about = event.error.as_ref().map(|e| format!(": {}", clipped(&e.message)));
+            let about = about.unwrap_or_else(|| ".".to_owned());
+            format!("The outcome of the tool {name} is unknown{about}")
         }
         ToolCallPhase::Error => {
             let problem = event.error.as_ref().map_or("nobody knows why", |e| &e.message);

@@ -86,9 +86,53 @@ fn what_came_before_changes_what_is_told() {
     let expected = [
         "The tool look may run only if somebody allows it (a1).",
         "The tool look was begun.",
-        "The tool look may run only if somebody allows it (a2). It was begun before, and nobody saw its end.",
-        "What it had said in turn 2 was thrown away: whoever heard it is gone.",
+        "The tool look may run only if somebody allows it (a2). It was started before, and its end was not recorded.",
+        "The partial answer of turn 2 was discarded: whoever heard it is gone.",
         "It read 3 tokens and wrote 4; $22.3846 so far.",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn unknown_outcome_is_no_failure_and_has_no_duration() {
+    let lost = "The process that ran this tool stopped.";
+    let failed = |outcome: &str| {
+        format!(
+            r#"{{"type":"tool_call","phase":"error","name":"pay","id":"c1","durationMs":29514,"error":{{"message":"{lost}"}}{outcome}}}"#
+        )
+    };
+    // An event that says so, and an older journal in which a person decided about the lost call.
+    let (new, old) = (failed(r#","outcome":"unknown""#), failed(""));
+    let waits = r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"pay","toolCallId":"c1"}"#;
+    let start = r#"{"type":"tool_call","phase":"start","name":"pay","id":"c1"}"#;
+    for events in [&[start, &*new][..], &[start, waits, &*old]] {
+        let told = told(events, &RedactionPolicy::default());
+        let last = told.last().map(String::as_str);
+        assert_eq!(
+            last,
+            Some("The outcome of the tool pay is unknown: The process that ran this tool stopped.")
+        );
+    }
+    // A call that is started again after the decision can fail.
+    let again = told(&[start, waits, start, &old], &RedactionPolicy::default());
+    assert!(again.last().unwrap().starts_with("The tool pay failed after 29514 ms"), "{again:?}");
+}
+
+#[test]
+fn final_answer_and_run_id_appear_once() {
+    let told = told(
+        &[
+            r#"{"type":"run","status":"running","runId":"run_1"}"#,
+            r#"{"type":"message","role":"assistant","content":"Done."}"#,
+            r#"{"type":"finalAnswer","content":"Done."}"#,
+            r#"{"type":"run","status":"completed","runId":"run_1","reason":"answered"}"#,
+        ],
+        &RedactionPolicy::default(),
+    );
+    let expected = [
+        "The run run_1 is at work.",
+        "The assistant said: “Done.”",
+        "The run is completed: answered.",
     ];
     assert_eq!(told, expected);
 }

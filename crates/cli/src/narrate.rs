@@ -1,15 +1,15 @@
 //! `throughline narrate`: a plain account of what happened in a run, and why.
 
-use throughline_agent::narrate;
-use throughline_core::{LogId, LogKind, RedactionPolicy, RunEvent, Store as _};
+use throughline_agent::Narrator;
+use throughline_core::{LogId, LogKind, RedactionPolicy, Store as _};
 
 use crate::agent::events_of;
 use crate::config;
 use crate::failure::Failure;
 use crate::options::Narrate;
 use crate::record;
-use crate::store::{self, Missing, Opened};
-use crate::text::{self, plain};
+use crate::store::{self, Missing};
+use crate::text::{self, plain, push_line};
 
 /// How many records are read at a time.
 const PAGE: u32 = 512;
@@ -29,18 +29,21 @@ pub(crate) fn run(options: &Narrate) -> Result<(), Failure> {
                 "{name} is a thread: name a run; `throughline runs --thread {name}` shows them"
             )));
         }
-        let told = narrate(&events(opened, &run)?, &policy);
-        text::write_out(plain(&told).as_bytes())
+        let mut narrator = Narrator::new(&policy);
+        let mut after = 0;
+        loop {
+            let records = opened.run(opened.journal.read(&opened.tenant, &run, after, PAGE))?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            let mut out = String::new();
+            for record in &records {
+                // The time of the commit, in UTC, to the second.
+                let at = record.at.strftime("%Y-%m-%d %H:%M:%SZ");
+                for sentence in events_of(record).iter().filter_map(|event| narrator.push(event)) {
+                    push_line(&mut out, &format!("{at}  {}", plain(&sentence)));
+                }
+            }
+            text::write_out(out.as_bytes())?;
+        }
     })
-}
-
-fn events(opened: &Opened, run: &LogId) -> Result<Vec<RunEvent>, Failure> {
-    let mut events = Vec::new();
-    let mut after = 0;
-    loop {
-        let records = opened.run(opened.journal.read(&opened.tenant, run, after, PAGE))?;
-        let Some(last) = records.last() else { return Ok(events) };
-        after = last.seq;
-        events.extend(records.iter().flat_map(events_of));
-    }
 }

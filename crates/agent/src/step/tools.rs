@@ -13,6 +13,7 @@ use crate::action::{Action, Asking, AskingKind, Refusal, ToolRun};
 use crate::cast::GET_TOOL_RESPONSE;
 use crate::config::UnknownOutcome;
 use crate::input::Ended;
+use crate::narrate::{OUTCOME, UNKNOWN};
 use crate::plan::{self, MANAGE_TODO_LIST};
 use crate::progress::{Phase, RunStatus, Stage};
 use crate::question::{self, ASK_USER_QUESTION};
@@ -364,7 +365,9 @@ impl Step {
         let place = place_of(self.state.progress.answers_at, position);
         let item = result_item(id.clone(), place, &call, answer);
         let now = self.now();
-        let took = began.as_ref().and_then(|began| {
+        // Without an observed end, the time until now is not the duration of the tool.
+        let is_unknown = answer.outcome == Outcome::Unknown;
+        let took = began.as_ref().filter(|_| !is_unknown).and_then(|began| {
             let began: jiff::Timestamp = began.parse().ok()?;
             u64::try_from(self.at.duration_since(began).as_millis()).ok()
         });
@@ -398,6 +401,9 @@ impl Step {
             event.error =
                 (phase == ToolCallPhase::Error).then(|| EventError::new(shortened(&said).into()));
             event.duration_ms = took.map(Number::from);
+            if is_unknown {
+                event.extras.push((OUTCOME.into(), json::string(UNKNOWN)));
+            }
         });
     }
 

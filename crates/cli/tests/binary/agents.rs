@@ -56,11 +56,14 @@ fn a_run_thinks_calls_its_tool_and_answers() {
         "Turn 1: sim/claude-sonnet-4-5 was asked.",
         "It thought",
         "The tool now answered",
-        "It answered: “",
+        "The assistant said: “",
         "is completed: answered.",
     ] {
         assert!(narrated.out.contains(told), "{told} is not in {}", narrated.out);
     }
+    assert!(!narrated.out.contains("It answered: “"), "the answer stands once: {}", narrated.out);
+    let first = narrated.out.split_once("  ").unwrap().0;
+    assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
     // The thread goes on with another model, and has what was said before.
     let thread = named(&ran.err, "thread_");
     let more = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
@@ -129,7 +132,7 @@ fn what_waits_is_told_answered_once_and_gone_on_with() {
     assert_eq!(empty.out, "nothing waits for anybody\n");
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("ann approved the tool now"), "{}", narrated.out);
-    assert!(!narrated.out.contains("thrown away"), "{}", narrated.out);
+    assert!(!narrated.out.contains("was discarded"), "{}", narrated.out);
     // What is over is told again.
     let over = said(&kept, &["resume", &run], "");
     assert_eq!((over.code, &over.out), (0, &resumed.out), "{}", over.err);
@@ -245,7 +248,7 @@ fn a_run_is_left_resumed_and_stopped() {
     let asked = said(&kept, &asked, "");
     assert!(asked.err.contains("may it run AGAIN?"), "{}", asked.err);
     let narrated = said(&kept, &["narrate", &run], "");
-    assert!(narrated.out.contains("It was begun before, and nobody saw its end."));
+    assert!(narrated.out.contains("It was started before, and its end was not recorded."));
     let cancelled = said(&kept, &["cancel", &run, "--reason", "enough"], "");
     assert_eq!(cancelled.code, 0, "{}", cancelled.err);
     let again = said(&kept, &["cancel", &run], "");
@@ -253,6 +256,8 @@ fn a_run_is_left_resumed_and_stopped() {
     assert!(again.err.contains("is over: it was cancelled"), "{}", again.err);
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("Somebody stopped it: enough."), "{}", narrated.out);
+    assert!(!narrated.out.contains("failed after"), "its outcome is unknown: {}", narrated.out);
+    assert!(narrated.out.contains("The outcome of the tool"), "{}", narrated.out);
 }
 
 #[test]
