@@ -103,7 +103,8 @@ impl House {
                 let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
                 let simulator = simulator.context("the simulators cannot be started")?;
                 let upstream = upstream(&config, &simulator)?;
-                traced = Traced::of(&config.tracing, &journal)?;
+                let policy = config.redaction.clone().unwrap_or_default();
+                traced = Traced::of(&config.tracing, policy, &journal)?;
                 (self::runner(&config, &journal, Arc::new(upstream)), Some(simulator))
             }
         };

@@ -1,4 +1,4 @@
-//! `throughline export`: threads as lines of JSON, exact and provable.
+//! `throughline export`: threads as lines of JSON, provable; redacted, or exact with `--full`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use tempfile::NamedTempFile;
 use throughline_core::{Json, LogId, RedactionPolicy, json};
 use throughline_store::Exported;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::options::{Export, Format};
 use crate::progress::Progress;
@@ -18,7 +19,8 @@ use crate::text::{self, count, plain};
 pub(crate) fn run(options: &Export) -> Result<(), Failure> {
     let policy = match &options.redaction {
         Some(file) => Some(record::policy(file)?),
-        None => options.redact.then(RedactionPolicy::default),
+        None if options.full => None,
+        None => Some(config::redaction(options.at.config.as_deref())?),
     };
     let is_stdout = options.output.as_os_str() == "-";
     if !is_stdout {
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Export) -> Result<(), Failure> {
         part.persist(file).map_err(|error| error.error).with_context(beside)?;
         text::answer(
             &options.printing,
-            || format!("{} {}\n", text::mark(true), sentence(&done, &options.output)),
+            || format!("{} {}\n", text::mark(true), sentence(&done, &options.output, options.full)),
             || json_of(&done, &options.output),
         )
     })
@@ -155,17 +157,18 @@ impl<W: Write> Write for Sink<W> {
 /// Says what was written where standard output holds the export itself.
 fn tell_beside(options: &Export, done: &Exported) {
     match options.printing.format {
-        Format::Text => text::note(&sentence(done, &options.output)),
+        Format::Text => text::note(&sentence(done, &options.output, options.full)),
         Format::Json => anstream::eprintln!("{}", json_of(done, &options.output).as_str()),
     }
 }
 
-fn sentence(done: &Exported, output: &Path) -> String {
+fn sentence(done: &Exported, output: &Path, is_full: bool) -> String {
     let number =
         |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
-    let redacted = match done.redacted {
-        0 => String::new(),
-        some => format!(", {some} of them redacted"),
+    let redacted = match (is_full, done.redacted) {
+        (true, _) => " (full)".to_owned(),
+        (false, 0) => " (redacted)".to_owned(),
+        (false, some) => format!(" (redacted, {some} of them changed)"),
     };
     let to = if output.as_os_str() == "-" {
         String::new()

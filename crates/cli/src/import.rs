@@ -80,14 +80,15 @@ impl Source {
         self.bytes
     }
 
-    /// Whether all of it can be imported.
+    /// Refuses an export that cannot be imported.
     fn prove(&self, printing: &Printing) -> Result<(), Failure> {
         let progress = Progress::of("verifying", printing);
         let meter = Meter::new(&progress, self.bytes);
         let from = self.reader(&meter);
         let mut from = from.with_context(|| format!("{} cannot be read", self.name))?;
         let proven = verify_export(&mut from);
-        proven.map(drop).map_err(|error| self.bad(&error.to_string()))
+        let proven = proven.and_then(|proven| proven.must_be_full());
+        proven.map_err(|error| self.bad(&error.to_string()))
     }
 
     /// What is wrong with the export.

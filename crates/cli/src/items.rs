@@ -6,6 +6,7 @@ use owo_colors::OwoColorize as _;
 use throughline_core::{Content, Json, LogId, Record, RedactionPolicy, Store as _, json, kind};
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::listing;
 use crate::options::Items;
@@ -17,7 +18,7 @@ pub(crate) fn run(options: &Items) -> Result<(), Failure> {
     let policy = match &options.redaction {
         Some(file) => record::policy(file)?,
         None if options.no_redaction => RedactionPolicy::nothing(),
-        None => RedactionPolicy::default(),
+        None => config::redaction(options.at.config.as_deref())?,
     };
     store::with(&options.at, Missing::Fails, |opened| {
         let log = LogId::from(options.thread.as_str());

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::without_long_words;
 use throughline_core::{
-    Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Thoughts, Tree, json, kind,
+    Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Tree, json, kind,
     restore_items, unpack,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Described {
 }
 
 /// A content as it may be shown.
-pub(crate) enum Shown {
+enum Shown {
     /// A document.
     Json(Json),
     /// Any other text.
@@ -65,7 +65,7 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> Described {
     {
         return describe_item(item, policy);
     }
-    match shown(content, policy) {
+    match shown(&record.kind, content, policy) {
         (Shown::Json(document), seals) => {
             let tree = document.tree();
             let root = tree.root();
@@ -121,27 +121,37 @@ fn describe_item(item: &Item, policy: &RedactionPolicy) -> Described {
     Described { id: item.id.to_string(), what, text, seals }
 }
 
-/// The content as it may be shown, and the sizes of the seals in it. Redaction sees what is there; seals go last.
-pub(crate) fn shown(content: &Bytes, policy: &RedactionPolicy) -> (Shown, Vec<usize>) {
+/// The content of a record of that kind as it may be shown, and the sizes of its seals. Redaction comes before masking, so
+/// that it sees the whole text.
+fn shown(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> (Shown, Vec<usize>) {
+    let content = policy.redact_record(kind, content).unwrap_or_else(|| content.clone());
+    masked(&content)
+}
+
+/// A redacted content without seals, and the sizes of the seals.
+fn masked(content: &Bytes) -> (Shown, Vec<usize>) {
     let mut seals = Vec::new();
     if let Ok(document) = Json::parse(content.clone()) {
-        let redacted = policy.redact_json(&document, Thoughts::Redact);
-        let veiled = veiled(&redacted, DEEPEST, &mut seals);
+        let veiled = veiled(&document, DEEPEST, &mut seals);
         return (Shown::Json(veiled), seals);
     }
     match std::str::from_utf8(content) {
-        Ok(text) => (Shown::Text(without_long_words(&policy.redact_thought(text))), seals),
+        Ok(text) => (Shown::Text(without_long_words(text)), seals),
         Err(_) => (Shown::Binary, seals),
     }
 }
 
-/// The content of a record as a member of an answer to a program.
+/// Writes the content of a record as the member `content`.
 pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &RedactionPolicy) {
     let Some(content) = record.content.bytes() else { return };
     if *record.kind == *kind::EVENTS {
         o.array("content", |list| {
             for (_, event) in unpack(record).unwrap_or_default() {
-                match shown(&event, policy).0 {
+                let event = match Json::parse(event.clone()) {
+                    Ok(json) => policy.redact_stored_event(&json).bytes().clone(),
+                    Err(_) => policy.redact_record("", &event).unwrap_or(event),
+                };
+                match masked(&event).0 {
                     Shown::Json(document) => list.raw(&document),
                     Shown::Text(text) => list.string(&text),
                     Shown::Binary => list.raw(&Json::null()),
@@ -150,7 +160,7 @@ pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &Re
         });
         return;
     }
-    match shown(content, policy).0 {
+    match shown(&record.kind, content, policy).0 {
         Shown::Json(document) => o.raw("content", &document),
         Shown::Text(text) => o.string("content", &text),
         Shown::Binary => o.null("content"),

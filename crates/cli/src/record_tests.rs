@@ -51,7 +51,7 @@ fn no_seal_is_shown_however_deep_it_lies() {
     let mut document = inner.to_owned();
     for _ in 0..6 {
         let (Shown::Json(shown), _) =
-            shown(&Bytes::from(document.clone()), &RedactionPolicy::nothing())
+            shown("", &Bytes::from(document.clone()), &RedactionPolicy::nothing())
         else {
             panic!("it is JSON");
         };

@@ -83,7 +83,8 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let told = Arc::<Lines>::clone(&lines);
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
     let mut operations = operations.context("the gateway cannot be started")?;
-    let traced = Traced::of(&config.tracing, journal)?;
+    let policy = config.redaction.clone().unwrap_or_default();
+    let traced = Traced::of(&config.tracing, policy, journal)?;
     if let Some(traced) = &traced {
         operations = operations.traced(Arc::clone(traced) as Arc<dyn Traces>);
     }

@@ -14,7 +14,8 @@ use crate::text;
 use crate::tracing;
 
 pub(crate) fn export(options: &TracesExport) -> Result<(), Failure> {
-    let settings = config::load(options.at.config.as_deref())?.tracing;
+    let config = config::load(options.at.config.as_deref())?;
+    let (settings, policy) = (config.tracing, config.redaction.unwrap_or_default());
     let sinks = if options.send { tracing::sinks(&settings)? } else { Vec::new() };
     if options.send && sinks.is_empty() {
         return Err(Failure::Usage(
@@ -22,7 +23,7 @@ pub(crate) fn export(options: &TracesExport) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let mut telling = tracing::telling(&settings);
+    let mut telling = tracing::telling(&settings, policy);
     telling.log_data = telling.log_data && !options.no_data;
     agent::with(&options.at, Asks::Nobody, Tools::default(), async |house| {
         let run = LogId::from(options.run.as_str());

@@ -36,10 +36,9 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>, Fa
     open.collect()
 }
 
-/// How much is told, as the configuration says.
-pub(crate) fn telling(settings: &TracingSettings) -> Telling {
-    let redaction =
-        if settings.redact { RedactionPolicy::default() } else { RedactionPolicy::nothing() };
+/// The content of traces: `policy` redacts it, unless `[tracing] redact = false`.
+pub(crate) fn telling(settings: &TracingSettings, policy: RedactionPolicy) -> Telling {
+    let redaction = if settings.redact { policy } else { RedactionPolicy::nothing() };
     Telling { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
 }
 
@@ -54,6 +53,7 @@ impl Traced {
     /// What the configuration asks for; nothing where it asks for nothing.
     pub(crate) fn of(
         settings: &TracingSettings,
+        policy: RedactionPolicy,
         journal: &Journal,
     ) -> Result<Option<Arc<Self>>, Failure> {
         if !settings.is_on() {
@@ -65,7 +65,7 @@ impl Traced {
             store: Arc::new(journal.clone()),
             clock: Arc::new(Now),
             mode: settings.mode,
-            telling: telling(settings),
+            telling: telling(settings, policy),
             sinks,
             patience: settings.patience,
         });

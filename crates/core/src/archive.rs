@@ -2,10 +2,12 @@
 //!
 //! [`Store`](crate::Store) is what a program needs to go on with its work. This is what a page needs to show it.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::json::Json;
 use crate::name::Name;
+use crate::redaction::RedactionPolicy;
 use crate::store::{Boxed, LogHead, LogId, LogKind, Tenant};
 
 /// What is kept, for people to look at.
@@ -28,11 +30,24 @@ pub trait Archive: Send + Sync {
     /// A signed statement about the tenant's chains, to be kept elsewhere.
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json>;
 
-    /// Threads with their runs as lines of JSON, with the usual secrets left out: those that are named, or all.
-    fn export<'a>(&'a self, tenant: &'a Tenant, threads: &'a [LogId]) -> Boxed<'a, Vec<u8>>;
+    /// Writes the named threads of a tenant, or all of them, with their runs, as redacted lines of JSON. The store is read
+    /// in pages as `out` takes the chunks; an error of `out` ends the export.
+    fn export<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        threads: &'a [LogId],
+        policy: &'a RedactionPolicy,
+        out: &'a mut dyn ExportSink,
+    ) -> Boxed<'a, ()>;
 
     /// The tenant's keys, without what they open.
     fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<KeyHead>>;
+}
+
+/// Receives an export chunk by chunk.
+pub trait ExportSink: Send {
+    /// Takes the next chunk: it returns when there is room for more, and fails when the reader is gone.
+    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()>;
 }
 
 /// What was proven.

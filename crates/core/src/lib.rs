@@ -42,7 +42,7 @@ mod upstream;
 mod view;
 pub mod work;
 
-pub use crate::archive::{Archive, Fault, KeyHead, Proven};
+pub use crate::archive::{Archive, ExportSink, Fault, KeyHead, Proven};
 pub use crate::bounds::{OutOfBounds, check_host, within_bounds};
 pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
 pub use crate::document::{InvalidDocument, Nullable, Opaque};

@@ -9,6 +9,7 @@
 
 mod document;
 mod pattern;
+mod record;
 mod text;
 mod tree;
 
@@ -54,6 +55,8 @@ pub enum Thoughts {
     Redact,
     /// Thoughts are text like any other: only secrets are redacted.
     Leave,
+    /// Every text may be a thought: stored records have thoughts where their place does not show it.
+    Anywhere,
 }
 
 impl Default for RedactionPolicy {

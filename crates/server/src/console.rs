@@ -36,8 +36,11 @@ use crate::letta::{Asked, Denied};
 
 /// What is kept, to look at.
 fn archive<'a>(asked: &'a Asked<'_>) -> Result<&'a dyn Archive, Denied> {
-    let archive = asked.api.archive.as_deref();
-    archive.ok_or_else(|| Denied::new(501, "nothing can be looked at here: there is no archive"))
+    asked.api.archive.as_deref().ok_or_else(no_archive)
+}
+
+fn no_archive() -> Denied {
+    Denied::new(501, "nothing can be looked at here: there is no archive")
 }
 
 /// The era of the caller's tenant: what was remembered in another one may have been destroyed since.

@@ -39,7 +39,7 @@ mod own;
 mod project;
 mod query;
 pub(crate) mod reader;
-mod redact;
+pub(crate) mod redact;
 mod request;
 mod routes;
 pub(crate) mod runs;

@@ -4,10 +4,11 @@ use throughline_core::{Name, NodeId, StoreError, Tenant, VaultKey};
 
 use crate::exchange::{Exchange, Problem};
 use crate::gateway::Answered;
+use crate::letta::redact;
 use crate::story;
 
 impl Exchange<'_> {
-    /// The whole story of one call. That of another tenant is not there.
+    /// The record of one call of the caller's tenant, redacted where the configuration has a policy.
     pub(crate) async fn story(&self, call: Name) -> Result<Answered, Problem> {
         let node = NodeId(call);
         for tenant in self.tenants() {
@@ -15,7 +16,9 @@ impl Exchange<'_> {
             replay.settled(&tenant, &[VaultKey::Claim(node.0.clone())]).await;
             let found = replay.stories().find(&tenant, &node).await;
             if let Some(found) = found.map_err(|error| unreadable(&error))? {
-                return Ok(Answered::json(200, &story::tell(&node, &found)));
+                let told = story::tell(&node, &found);
+                let policy = self.gateway.agents.as_ref().and_then(|api| api.policy.as_deref());
+                return Ok(Answered::json(200, &redact::shown(policy, told)));
             }
         }
         Err(Problem::new(404, format!("there is no call {node}")))

@@ -16,9 +16,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use bytes::Bytes;
 use house::{ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole};
+use throughline_agent::{Ports, Runner};
 use throughline_core::json::SizeLimits;
-use throughline_server::{Admission, Allowance, Limits};
+use throughline_core::{
+    Append, Archive, Batch, Boxed, ExportSink, Json, KeyHead, LogHead, LogId, LogKind, LogOpening,
+    Model, ModelError, Models, Name, NewRecord, Proven, RedactionPolicy, Store as _, Tenant,
+    Trouble,
+};
+use throughline_server::{Admission, AgentApi, Allowance, Limits};
+use throughline_store::Journal;
 use throughline_testkit::{Folder, on_small_disk};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -326,6 +334,146 @@ async fn a_page_shows_its_token() {
     assert_eq!(house.said("/v1/throughline/token", foreign, "").await.status, 403);
     // Whoever is no page needs none.
     assert_eq!(house.said("/v1/messages", "", &question).await.status, 200);
+    house.close().await;
+}
+
+/// No model answers: the test reads exports only.
+struct NoModels;
+
+impl Models for NoModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(Trouble::Other, Name::from(format!("no model {name}"))))
+    }
+}
+
+/// A journal that counts the bytes of its exports, and how many are under way.
+struct CountedExports {
+    journal: Journal,
+    written: Arc<AtomicUsize>,
+    running: Arc<AtomicUsize>,
+}
+
+struct CountedSink<'s>(&'s mut dyn ExportSink, &'s AtomicUsize);
+
+impl ExportSink for CountedSink<'_> {
+    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()> {
+        let length = chunk.len();
+        Box::pin(async move {
+            self.0.write(chunk).await?;
+            self.1.fetch_add(length, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+impl Archive for CountedExports {
+    fn logs<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: LogKind,
+        after: Option<&'a LogId>,
+        limit: u32,
+    ) -> Boxed<'a, Vec<LogHead>> {
+        self.journal.logs(tenant, kind, after, limit)
+    }
+
+    fn public_key(&self) -> String {
+        Archive::public_key(&self.journal)
+    }
+
+    fn prove(&self) -> Boxed<'_, Proven> {
+        self.journal.prove()
+    }
+
+    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json> {
+        Archive::manifest(&self.journal, tenant)
+    }
+
+    fn export<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        threads: &'a [LogId],
+        policy: &'a RedactionPolicy,
+        out: &'a mut dyn ExportSink,
+    ) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            self.running.fetch_add(1, Ordering::SeqCst);
+            let mut out = CountedSink(out, &self.written);
+            let done = Archive::export(&self.journal, tenant, threads, policy, &mut out).await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            done
+        })
+    }
+
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<KeyHead>> {
+        self.journal.keys(tenant)
+    }
+}
+
+/// An export needs far less memory than its store has bytes, and the store is not read after the reader left.
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
+    const RECORDS: usize = 512;
+    const SIZE: usize = 64 << 10;
+    const GROWTH: u64 = 12 << 10;
+    let (folder, provider) = (Folder::new("export"), Provider::saying("").await);
+    let journal = store(&folder).await;
+    let tenant = Tenant::from("default");
+    let mut append = Append::to("long").opening(LogOpening::thread());
+    for number in 0..RECORDS {
+        let text = format!("{number} {}", "words ".repeat(SIZE / 6));
+        append = append.record(NewRecord::new("item", text));
+        if number % 8 == 7 {
+            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
+            append = Append::to("long");
+        }
+    }
+    let (written, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let archive = CountedExports {
+        journal: journal.clone(),
+        written: Arc::clone(&written),
+        running: Arc::clone(&running),
+    };
+    let runner = Runner::new(Arc::new(journal.clone()), Arc::new(NoModels), Ports::usual([7; 32]));
+    // A policy without text patterns: the test measures memory, and not regular expressions.
+    let policy = RedactionPolicy { keys: vec!["none".into()], ..RedactionPolicy::nothing() };
+    let agents = AgentApi::new(runner).with_archive(Arc::new(archive)).with_redaction(policy);
+    let agents = Arc::new(agents);
+    let plan = Plan { agents: Some(agents), ..Plan::default() };
+    let house = House::open(&provider, &journal, plan);
+    let request = house.request("/v1/throughline/journal/export", "", "");
+    // The peak starts again from here.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = most_memory();
+    let mut stream = tokio::net::TcpStream::connect(&house.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut piece, mut bytes, mut end) = (vec![0; 64 << 10], 0, Vec::new());
+    loop {
+        let read = stream.read(&mut piece).await.unwrap();
+        if read == 0 {
+            break;
+        }
+        bytes += read;
+        end.extend_from_slice(&piece[..read]);
+        end.drain(..end.len().saturating_sub(4 << 10));
+    }
+    assert!(bytes > RECORDS * SIZE / 10 * 9, "{bytes} bytes: {}", String::from_utf8_lossy(&end));
+    let end = String::from_utf8_lossy(&end).into_owned();
+    assert!(end.contains(r#""signature":""#) && end.ends_with("0\r\n\r\n"), "the end: {end}");
+    let growth = most_memory().saturating_sub(before);
+    println!("FIGURE an export of {} MiB needs at most: {growth} KiB", bytes >> 20);
+    assert!(growth < GROWTH, "{growth} KiB");
+    // A reader that leaves ends the export.
+    let whole = written.swap(0, Ordering::SeqCst);
+    let mut stream = house.begun(&request).await;
+    stream.read_exact(&mut piece[..4096]).await.unwrap();
+    assert_eq!(running.load(Ordering::SeqCst), 1);
+    drop(stream);
+    until(|| running.load(Ordering::SeqCst) == 0).await;
+    let part = written.load(Ordering::SeqCst);
+    println!("FIGURE bytes read for a reader that left after 4 KiB: {part} of {whole}");
+    assert!(part < whole / 4, "{part} of {whole}");
+    assert_is_well(&house).await;
     house.close().await;
 }
 

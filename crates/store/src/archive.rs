@@ -1,7 +1,8 @@
 //! The journal as people look at it: the port [`Archive`].
 
 use throughline_core::{
-    Archive, Boxed, Fault, Json, KeyHead, LogHead, LogId, LogKind, Proven, RedactionPolicy, Tenant,
+    Archive, Boxed, ExportSink, Fault, Json, KeyHead, LogHead, LogId, LogKind, Proven,
+    RedactionPolicy, Tenant,
 };
 
 use crate::backend::Order;
@@ -43,12 +44,16 @@ impl Archive for Journal {
         Box::pin(async move { Ok(Journal::manifest(self, tenant).await?.json()) })
     }
 
-    fn export<'a>(&'a self, tenant: &'a Tenant, threads: &'a [LogId]) -> Boxed<'a, Vec<u8>> {
+    fn export<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        threads: &'a [LogId],
+        policy: &'a RedactionPolicy,
+        out: &'a mut dyn ExportSink,
+    ) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let mut lines = Vec::new();
-            let policy = RedactionPolicy::default();
-            Journal::export(self, tenant, threads, Some(&policy), &mut lines, &|_| {}).await?;
-            Ok(lines)
+            self.export_to(tenant, threads, Some(policy), out, &|_| {}).await?;
+            Ok(())
         })
     }
 

@@ -1,8 +1,14 @@
-//! Threads as lines of JSON: lossless, versioned, and still provable.
+//! Threads as lines of JSON: versioned and provable.
 //!
-//! The first line says what it is; then comes a line for each log, followed by a line for each of its records; the last line
-//! is a signed manifest, whose signature covers all lines before it. A record's line holds its content and the salt that proves it against the commitment. Where a
-//! content was redacted the salt is left out: what was there cannot be guessed, and everything else can still be proven.
+//! The first line is the header; then comes a line for each log, followed by a line for each of its records; the last line
+//! is a signed manifest, whose signature covers all lines before it. An export that was cut off has no manifest, so a reader
+//! notices it. A record's line holds its content and the salt that proves it against the commitment.
+//!
+//! A full export (`"full": true` in the header) has every content exactly and can be imported. A redacted export lacks the
+//! salt of each redacted content: the content cannot be guessed, and everything else can still be proven.
+//!
+//! The store is read in pages, and each page is written before the next one is read. In memory are the names of the threads,
+//! one page, and one chunk of lines.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
@@ -12,7 +18,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
-    Json, LogHead, LogId, LogKind, RedactionPolicy, Store, StoreError, Tenant, Thoughts, json,
+    Boxed, ExportSink, Json, LogHead, LogId, LogKind, RedactionPolicy, Store, StoreError, Tenant,
+    json,
 };
 
 use crate::backend::{Progress, Row, Span};
@@ -38,8 +45,15 @@ pub struct Exported {
     pub redacted: u64,
 }
 
+/// About how many bytes are written at a time.
+const CHUNK: usize = 64 << 10;
+/// About how many bytes of contents are read at a time, and the most records.
+const PAGE_BYTES: u64 = 256 << 10;
+const PAGE_RECORDS: u64 = 256;
+
 impl Journal {
-    /// Writes threads, with their runs, as lines of JSON: those that are named, or all of the tenant.
+    /// Writes threads, with their runs, as lines of JSON: those that are named, or all of the tenant. Without a policy the
+    /// export is full.
     pub async fn export(
         &self,
         tenant: &Tenant,
@@ -48,30 +62,53 @@ impl Journal {
         out: &mut (dyn Write + Send),
         progress: Progress<'_>,
     ) -> Result<Exported, StoreError> {
-        let heads = self.heads_of(tenant, threads).await?;
-        let total: u64 = heads.iter().map(|head| head.last).sum::<u64>().max(1);
+        let done =
+            self.export_to(tenant, threads, redaction, &mut WriteSink(out), progress).await?;
+        out.flush().map_err(|error| failed(&error))?;
+        Ok(done)
+    }
+
+    /// The same, to a sink that takes chunks.
+    pub async fn export_to(
+        &self,
+        tenant: &Tenant,
+        threads: &[LogId],
+        redaction: Option<&RedactionPolicy>,
+        out: &mut dyn ExportSink,
+        progress: Progress<'_>,
+    ) -> Result<Exported, StoreError> {
+        let chosen = self.threads_of(tenant, threads).await?;
         let mut export = Export {
             journal: self,
             tenant,
             redaction,
             out,
+            chunk: Vec::with_capacity(CHUNK),
             hash: Sha256::new(),
             done: Exported::default(),
         };
-        export.line(&json::object(|line| {
+        export.signed_line(&json::object(|line| {
             line.string("format", FORMAT).number("version", VERSION);
             line.string("store", &self.signer.store()).string("tenant", &tenant.0);
-            line.bool("redacted", redaction.is_some());
-        }))?;
-        for head in &heads {
-            export.log(head, total, progress).await?;
+            line.bool("redacted", redaction.is_some()).bool("full", redaction.is_none());
+        }));
+        let total = chosen.len().max(1);
+        for (number, thread) in chosen.iter().enumerate() {
+            export.thread(thread).await?;
+            #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+            progress((number + 1) as f64 / total as f64);
+        }
+        if threads.is_empty() {
+            // A run need not have a thread.
+            for run in self.runs_without_thread(tenant).await? {
+                export.log(&run).await?;
+            }
         }
         let covers: [u8; 32] = export.hash.clone().finalize().into();
-        let done = export.done;
         let manifest = self.manifest_covering(tenant, Some(covers)).await?;
-        write_line(out, &manifest_line(&manifest))?;
-        out.flush().map_err(|error| failed(&error))?;
-        Ok(done)
+        export.line(&manifest_line(&manifest));
+        export.flush().await?;
+        Ok(export.done)
     }
 
     /// A signed manifest of all the tenant's chains, to hold against the store later.
@@ -96,22 +133,19 @@ impl Journal {
         }))
     }
 
-    /// The threads and all their runs: a thread stands before its runs, and a parent before its forks.
-    async fn heads_of(
+    /// The names of the threads to export, each after the thread that it forks off.
+    async fn threads_of(
         &self,
         tenant: &Tenant,
         threads: &[LogId],
-    ) -> Result<Vec<LogHead>, StoreError> {
-        let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
+    ) -> Result<Vec<LogId>, StoreError> {
         let mut chosen: Vec<LogHead> = Vec::new();
         if threads.is_empty() {
-            chosen = self.threads(tenant, everything.clone()).await?;
+            chosen = self.threads(tenant, everything()).await?;
             chosen.sort_by_key(|head| head.created);
         }
-        for thread in threads {
-            if chosen.iter().any(|head| head.log == *thread) {
-                continue;
-            }
+        let mut named: HashSet<&LogId> = HashSet::new();
+        for thread in threads.iter().filter(|thread| named.insert(thread)) {
             match self.log(tenant, thread).await? {
                 Some(head) if head.kind == LogKind::Thread => chosen.push(head),
                 Some(_) | None => {
@@ -119,85 +153,101 @@ impl Journal {
                 }
             }
         }
-        let mut heads = Vec::new();
-        for thread in parents_first(chosen) {
-            let mut runs = self.runs(tenant, Some(&thread.log), everything.clone()).await?;
-            runs.sort_by_key(|head| head.created);
-            heads.push(thread);
-            heads.extend(runs);
-        }
-        if threads.is_empty() {
-            // A run need not have a thread.
-            let mut runs = self.runs(tenant, None, everything).await?;
-            runs.retain(|run| run.of.is_none());
-            runs.sort_by_key(|head| head.created);
-            heads.extend(runs);
-        }
-        Ok(heads)
+        Ok(parents_first(chosen))
+    }
+
+    async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>, StoreError> {
+        let mut runs = self.runs(tenant, None, everything()).await?;
+        runs.retain(|run| run.of.is_none());
+        runs.sort_by_key(|head| head.created);
+        Ok(runs)
     }
 }
 
-/// The same threads, each after the one that it forks off.
-fn parents_first(threads: Vec<LogHead>) -> Vec<LogHead> {
-    let mut waiting: HashMap<LogId, Vec<LogHead>> = HashMap::new();
+/// A page without an end: one query sees all logs as they are at one time.
+fn everything() -> Page {
+    Page { limit: u32::MAX >> 1, ..Page::default() }
+}
+
+/// The names of the threads, each after the one that it forks off.
+fn parents_first(threads: Vec<LogHead>) -> Vec<LogId> {
+    let mut waiting: HashMap<LogId, Vec<LogId>> = HashMap::new();
     let chosen: HashSet<LogId> = threads.iter().map(|head| head.log.clone()).collect();
     let mut ready = VecDeque::new();
     for head in threads {
-        match &head.fork {
+        match head.fork {
             Some(fork) if chosen.contains(&fork.log) => {
-                waiting.entry(fork.log.clone()).or_default().push(head);
+                waiting.entry(fork.log).or_default().push(head.log);
             }
-            Some(_) | None => ready.push_back(head),
+            Some(_) | None => ready.push_back(head.log),
         }
     }
     let mut ordered = Vec::with_capacity(chosen.len());
-    while let Some(head) = ready.pop_front() {
-        ready.extend(waiting.remove(&head.log).unwrap_or_default());
-        ordered.push(head);
+    while let Some(log) = ready.pop_front() {
+        ready.extend(waiting.remove(&log).unwrap_or_default());
+        ordered.push(log);
     }
     ordered
+}
+
+/// Writes each chunk at once.
+struct WriteSink<'w>(&'w mut (dyn Write + Send));
+
+impl ExportSink for WriteSink<'_> {
+    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()> {
+        Box::pin(async move { self.0.write_all(&chunk).map_err(|error| failed(&error)) })
+    }
 }
 
 struct Export<'e> {
     journal: &'e Journal,
     tenant: &'e Tenant,
     redaction: Option<&'e RedactionPolicy>,
-    out: &'e mut (dyn Write + Send),
+    out: &'e mut dyn ExportSink,
+    chunk: Vec<u8>,
     hash: Sha256,
     done: Exported,
 }
 
 impl Export<'_> {
-    async fn log(
-        &mut self,
-        head: &LogHead,
-        total: u64,
-        progress: Progress<'_>,
-    ) -> Result<(), StoreError> {
-        const PAGE: u32 = 256;
+    /// A thread as it is now, and its runs.
+    async fn thread(&mut self, thread: &LogId) -> Result<(), StoreError> {
+        let Some(head) = self.journal.log(self.tenant, thread).await? else { return Ok(()) };
+        self.log(&head).await?;
+        let mut runs = self.journal.runs(self.tenant, Some(thread), everything()).await?;
+        runs.sort_by_key(|head| head.created);
+        for run in &runs {
+            self.log(run).await?;
+        }
+        Ok(())
+    }
+
+    async fn log(&mut self, head: &LogHead) -> Result<(), StoreError> {
         match head.kind {
             LogKind::Thread => self.done.threads += 1,
             LogKind::Run => self.done.runs += 1,
         }
-        self.line(&log_line(head))?;
-        let mut after = 0;
+        self.signed_line(&log_line(head));
+        // The first page is small; its records tell how many the next may have.
+        let (mut after, mut limit) = (0, 16);
         loop {
-            let span = Span { after, up_to: head.last, limit: PAGE };
+            let span = Span { after, up_to: head.last, limit };
             let rows = self.journal.rows(self.tenant, &head.log, span).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.seq;
+            let bytes: u64 = rows.iter().map(|row| row.size).sum();
+            let each = (bytes / rows.len().max(1) as u64).max(1);
+            limit = u32::try_from((PAGE_BYTES / each).clamp(1, PAGE_RECORDS)).unwrap_or(1);
             for row in &rows {
                 self.record(&head.log, row).await?;
             }
-            #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
-            progress((self.done.records as f64 / total as f64).min(1.0));
         }
     }
 
     async fn record(&mut self, log: &LogId, row: &Row) -> Result<(), StoreError> {
         let content = self.journal.content_or_gone(self.tenant, log, row).await?;
         let redacted = match (&content, self.redaction) {
-            (Ok((content, _)), Some(policy)) => redact(&row.kind, content, policy),
+            (Ok((content, _)), Some(policy)) => policy.redact_record(&row.kind, content),
             (_, _) => None,
         };
         self.done.records += 1;
@@ -218,14 +268,25 @@ impl Export<'_> {
                 }
             }
         });
-        self.line(&line)
+        self.signed_line(&line);
+        if self.chunk.len() >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
-    /// A line. The signature covers every byte of it: what was redacted cannot be held against a commitment.
-    fn line(&mut self, line: &Json) -> Result<(), StoreError> {
+    /// A line that the signature covers: what was redacted cannot be held against a commitment.
+    fn signed_line(&mut self, line: &Json) {
         self.hash.update(line.bytes());
         self.hash.update(b"\n");
-        write_line(self.out, line)
+        self.line(line);
+    }
+
+    fn line(&mut self, line: &Json) {
+        self.chunk.extend_from_slice(line.bytes());
+        self.chunk.push(b'\n');
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
+        self.out.write(Bytes::from(chunk)).await
     }
 }
 
@@ -292,45 +353,6 @@ impl Manifest {
     pub fn json(&self) -> Json {
         manifest_line(self)
     }
-}
-
-/// The content as it may be shown; nothing if that is how it is.
-fn redact(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> Option<Vec<u8>> {
-    if kind == throughline_core::kind::EVENTS {
-        return redact_events(content, policy);
-    }
-    match Json::parse(content.clone()) {
-        Ok(value) => match policy.redact_json(&value, Thoughts::Redact) {
-            std::borrow::Cow::Borrowed(_) => None,
-            std::borrow::Cow::Owned(redacted) => Some(redacted.bytes().to_vec()),
-        },
-        Err(_) => {
-            let text = String::from_utf8_lossy(content);
-            let thought = policy.redact_thought(&text);
-            let redacted = policy.redact_text(&thought);
-            (redacted.as_bytes() != &**content).then(|| redacted.as_bytes().to_vec())
-        }
-    }
-}
-
-/// Each event of a pack by itself.
-fn redact_events(content: &Bytes, policy: &RedactionPolicy) -> Option<Vec<u8>> {
-    let events = throughline_core::split(content);
-    let redacted: Vec<Option<Vec<u8>>> =
-        events.iter().map(|event| redact("", event, policy)).collect();
-    if redacted.iter().all(Option::is_none) {
-        return None;
-    }
-    let shown = events.iter().zip(&redacted).map(|(event, redacted)| match redacted {
-        Some(redacted) => redacted.as_slice(),
-        None => &**event,
-    });
-    Some(throughline_core::pack(shown).content.to_vec())
-}
-
-fn write_line(out: &mut (dyn Write + Send), line: &Json) -> Result<(), StoreError> {
-    let written = out.write_all(line.bytes()).and_then(|()| out.write_all(b"\n"));
-    written.map_err(|error| failed(&error))
 }
 
 fn failed(error: &std::io::Error) -> StoreError {

@@ -35,6 +35,21 @@ pub struct Imported {
     pub records: u64,
     /// Records whose content is redacted or was destroyed.
     pub without_content: u64,
+    /// Whether the export is redacted: it can be proven, and not imported.
+    pub redacted: bool,
+}
+
+impl Imported {
+    /// Refuses a redacted export: its contents are not the recorded ones, so a provider would not get back what it issued.
+    pub fn must_be_full(&self) -> Result<(), StoreError> {
+        if !self.redacted {
+            return Ok(());
+        }
+        Err(StoreError::invalid(
+            "line 1 begins a redacted export, which cannot be imported: write a full one with \
+             `throughline export --full`",
+        ))
+    }
 }
 
 /// One line of an export.
@@ -100,6 +115,7 @@ impl Journal {
     ) -> Result<Imported, StoreError> {
         const PAGE: usize = 256;
         let (proven, logs, digest) = proven(&mut open()?)?;
+        proven.must_be_full()?;
         let digest = hex(&digest);
         let begun = format!("import {digest} {tenant}");
         if !self.backend.kept(&begun).await?.iter().any(|(name, _)| *name == begun) {
@@ -325,6 +341,7 @@ impl<'r> Reader<'r> {
         let word = |key| root.text_of(key).unwrap_or_default().into_owned();
         (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
         reader.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
+        reader.seen.redacted = reader.redacted;
         reader.hash.update(text);
         Ok(reader)
     }

@@ -114,6 +114,11 @@ impl Live {
     fn thought(&mut self, event: &ThoughtEvent) -> Result<(), Failure> {
         let text = event.text.as_deref().unwrap_or_default();
         let is_piece = event.phase == ThoughtPhase::Delta;
+        let policy = &self.policy;
+        if is_piece && !(policy.thinking_patterns.is_empty() && policy.secret_patterns.is_empty()) {
+            // A pattern of the configuration may match across pieces; the whole thought comes later.
+            return Ok(());
+        }
         if is_piece || (!self.has_thought && !text.is_empty()) {
             self.has_thought |= is_piece;
             let mark = self.begin(Line::Thought)?;

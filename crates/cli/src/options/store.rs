@@ -94,8 +94,9 @@ pub(crate) struct Runs {
     throughline items thread_42\n  \
     throughline items thread_42 --after 50 --limit 20\n  \
     throughline items run_7 --format json --redaction policy.json\n\n\
-    What is sealed is shown by its size, never by its bytes; the usual secrets are left out.\n\
-    `throughline export` writes all of it, exactly.\n\n\
+    What is sealed is shown by its size, never by its bytes. Contents are redacted by\n\
+    `[redaction]` of throughline.toml, or of the usual secrets where there is none.\n\
+    `throughline export --full` writes all of it, exactly.\n\n\
     JSON: `thread`; `records`, a list of `seq`, `kind`, `at`, `size` and `rewound`, with `content`,\n\
     or with `gone` where it was forgotten or has expired; and `next`, which --after takes, or null.\n\
     `content` is null where it is not text.")]
@@ -126,12 +127,12 @@ pub(crate) struct Items {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    throughline export > everything.jsonl\n  \
+    throughline export > to-show.jsonl\n  \
     throughline export --thread thread_42 --thread thread_43 --output two.jsonl\n  \
-    throughline export --redact --output to-show.jsonl\n\n\
-    A thread comes with its runs. What is written is exact, seals included, and can be proven\n\
-    with `throughline verify FILE`, also where contents were redacted. A file is written whole\n\
-    or not at all.\n\n\
+    throughline export --full --output everything.jsonl\n\n\
+    A thread comes with its runs. An export is redacted: by `[redaction]` of throughline.toml,\n\
+    or of the usual secrets where there is none. `throughline import` takes full exports only.\n\
+    `throughline verify FILE` proves both. A file is written whole or not at all.\n\n\
     JSON: `output`, `threads`, `runs`, `records` and `redacted`; it goes to standard error where\n\
     the export goes to standard output.")]
 pub(crate) struct Export {
@@ -141,10 +142,13 @@ pub(crate) struct Export {
     /// Where to write it; `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "-", hide_default_value = true)]
     pub(crate) output: PathBuf,
-    /// Leave out the usual secrets: keys, tokens, credentials
-    #[arg(long)]
+    /// Write every content exactly, secrets and seals included, so that it can be imported
+    #[arg(long, conflicts_with_all = ["redact", "redaction"])]
+    pub(crate) full: bool,
+    // The default, kept for scripts that pass it.
+    #[arg(long, hide = true)]
     pub(crate) redact: bool,
-    /// Leave out what this policy says, as JSON: `keys`, `patterns`, `secretPatterns`, …
+    /// Redact by this policy, as JSON: `keys`, `patterns`, `secretPatterns`, …
     #[arg(long, value_name = "FILE")]
     pub(crate) redaction: Option<PathBuf>,
     #[command(flatten)]
@@ -156,10 +160,11 @@ pub(crate) struct Export {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     throughline import everything.jsonl\n  \
-    throughline export --store sqlite://old.db | throughline import --store sqlite://new.db -\n  \
+    throughline export --full --store sqlite://old.db | throughline import --store sqlite://new.db -\n  \
     throughline import --tenant acme - < threads.jsonl\n\n\
-    The whole of it is proven before anything is written, and nothing that exists is changed.\n\
-    A store that is not there yet is made.\n\n\
+    The whole export is proven before anything is written, and nothing that exists is changed.\n\
+    A redacted export is refused: write a full one with `throughline export --full`. A store\n\
+    that does not exist yet is created.\n\n\
     JSON: `threads`, a list of ids; `runs`, `records`, `without_content`, `from_store` and\n\
     `from_tenant`.")]
 pub(crate) struct Import {

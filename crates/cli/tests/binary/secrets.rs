@@ -1,12 +1,16 @@
 //! Keys and seals that are planted everywhere appear in no log, metric, error or panic.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+
+use serde_json::{Value, json};
+use throughline_testkit::figure;
 
 use crate::support::kept::Kept;
 use crate::support::serving::Serving;
 use crate::support::throughline_with;
+use crate::traces::Receiver;
 
 /// A secret that stands nowhere else.
 fn canary(number: u32) -> String {
@@ -244,47 +248,124 @@ fn canaries_are_told_nowhere() {
 /// Every simulated thought ends in a note that nobody else had.
 const NOTE: &str = "note [0-9a-f]{6}";
 
-/// What the policy leaves out of thoughts is in no view and no sink of an agent's run; and the model has it back all the same.
+/// Thoughts with a pattern of the policy appear redacted in every GET route, command, sink and export; the model gets them back whole.
 #[test]
 fn what_no_thought_may_say_is_shown_nowhere() {
     let note = regex::Regex::new(NOTE).unwrap();
     let kept = Kept::nothing("secrets-thoughts");
-    let config =
-        format!("[server]\nlog = \"debug\"\n[redaction]\nthinkingPatterns = [\"{NOTE}\"]\n");
+    let receivers = ["http", "otlp"].map(|kind| (kind, Receiver::start(&["200 OK"])));
+    let sinks = receivers.iter().map(|(kind, receiver)| {
+        format!(
+            "[tracing.sinks.{kind}]\nkind = \"{kind}\"\nurl = \"http://{}\"\n",
+            receiver.address
+        )
+    });
+    let sinks: String = sinks.collect();
+    let config = format!(
+        "[server]\nlog = \"debug\"\n[redaction]\nthinkingPatterns = [\"{NOTE}\"]\n\
+         [tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n{sinks}"
+    );
     std::fs::write(kept.file("throughline.toml"), &config).unwrap();
     let mut serving = Serving::start(&kept.folder, &[], &[]);
     let mut views: Vec<(String, String)> = Vec::new();
-    let mut ask = |method: &str, path: &str, body: &str| {
-        let said = serving.said(method, path, "", body);
-        assert!(said.starts_with("HTTP/1.1 200"), "{method} {path}: {said}");
-        views.push((format!("{method} {path}"), said.clone()));
-        said
-    };
     let value = |said: &str, begins: &str| {
         let found = said.find(begins).unwrap_or_else(|| panic!("no {begins} in {said}"));
         said[found..].split('"').next().unwrap().to_owned()
     };
-    let reflects = r#"{"reasoning":{"level":"high","reflection":{"cadence":"after_tool"}}}"#;
-    let agent =
-        format!(r#"{{"name":"Ada","model":"sim/claude-sonnet-4-5","throughline":{reflects}}}"#);
-    let agent = value(&ask("POST", "/v1/agents/", &agent), "agent-");
-    let messages = format!("/v1/agents/{agent}/messages");
-    let told = ask("POST", &messages, r#"{"input":"Hello"}"#);
-    assert!(told.contains("reasoning_message") && told.contains("[REDACTED]"), "{told}");
-    let run = value(&told, "run_").split('.').next().unwrap().to_owned();
-    let tokens = r#"{"input":"And again","stream_tokens":true}"#;
-    let streamed = ask("POST", &format!("{messages}/stream"), tokens);
-    assert!(streamed.contains("[REDACTED]") && streamed.contains("[DONE]"), "{streamed}");
-    ask("GET", &messages, "");
-    for view in ["messages", "steps", "usage", "stream?starting_after=0"] {
-        ask("GET", &format!("/v1/runs/{run}/{view}"), "");
+    let ids = {
+        let mut ask = |method: &str, path: &str, body: &str| {
+            let said = serving.said(method, path, "", body);
+            assert!(said.starts_with("HTTP/1.1 200"), "{method} {path}: {said}");
+            views.push((format!("{method} {path}"), said.clone()));
+            said
+        };
+        let reflects = r#"{"reasoning":{"level":"high","reflection":{"cadence":"after_tool"}}}"#;
+        let agent =
+            format!(r#"{{"name":"Ada","model":"sim/claude-sonnet-4-5","throughline":{reflects}}}"#);
+        let agent = value(&ask("POST", "/v1/agents/", &agent), "agent-");
+        let messages = format!("/v1/agents/{agent}/messages");
+        let told = ask("POST", &messages, r#"{"input":"Hello"}"#);
+        assert!(told.contains("reasoning_message") && told.contains("[REDACTED]"), "{told}");
+        let run = value(&told, "run_").split('.').next().unwrap().to_owned();
+        let tokens = r#"{"input":"And again","stream_tokens":true}"#;
+        let streamed = ask("POST", &format!("{messages}/stream"), tokens);
+        assert!(streamed.contains("[REDACTED]") && streamed.contains("[DONE]"), "{streamed}");
+        let conversation = ask("POST", &format!("/v1/conversations/?agent_id={agent}"), "{}");
+        let conversation = value(&conversation, "conv-");
+        let said = format!("/v1/conversations/{conversation}/messages");
+        ask("POST", &said, r#"{"input":"Here too","streaming":false}"#);
+        for path in ["stream?starting_after=0", "stream"] {
+            ask("GET", &format!("/v1/runs/{run}/{path}"), "");
+        }
+        [("agent", agent), ("run", run), ("conversation", conversation)]
+    };
+    let run = ids[1].1.clone();
+    let mut ids: BTreeMap<String, String> =
+        ids.into_iter().map(|(name, id)| (name.to_owned(), id)).collect();
+    // A client of the gateway gets its own answer whole: it has to send it back.
+    let question = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "messages": [{"role": "user", "content": "Hello"}]});
+    let answer = serving.said("POST", "/v1/messages", "", &question.to_string());
+    assert!(note.is_match(&answer), "{answer}");
+    let (_, content) = answer.split_once("\r\n\r\n").unwrap();
+    let content = serde_json::from_str::<Value>(content).unwrap()["content"].clone();
+    let mut again = question;
+    again["messages"].as_array_mut().unwrap().extend([
+        json!({"role": "assistant", "content": content}),
+        json!({"role": "user", "content": "And again"}),
+    ]);
+    let answer = serving.said("POST", "/v1/messages", "", &again.to_string());
+    assert!(note.is_match(&answer), "the provider accepts what it issued: {answer}");
+    let found = answer.to_ascii_lowercase().find("x-throughline-call: ").unwrap();
+    let call = answer[found..].lines().next().unwrap().split_once(": ").unwrap().1;
+    ids.insert("call".to_owned(), call.to_owned());
+    ids.insert("schema".to_owned(), "run-event".to_owned());
+    ids.insert("block".to_owned(), "none".to_owned());
+    // Every thread: the agent's, and the client's conversation.
+    let listed = serving.said("GET", "/v1/throughline/threads", "", "");
+    let (_, listed) = listed.split_once("\r\n\r\n").unwrap();
+    let listed: Value = serde_json::from_str(listed).unwrap();
+    let threads: Vec<String> = listed["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|thread| thread["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(threads.iter().any(|thread| thread.starts_with("conversation-")), "{threads:?}");
+    let document = serving.said("GET", "/openapi.json", "", "");
+    let (_, document) = document.split_once("\r\n\r\n").unwrap();
+    let document: Value = serde_json::from_str(document).unwrap();
+    let mut routes = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        if item.get("get").is_none() {
+            continue;
+        }
+        routes += 1;
+        for thread in &threads {
+            let mut path = path.replace("{thread}", thread);
+            for (name, id) in &ids {
+                path = path.replace(&format!("{{{name}}}"), id);
+            }
+            assert!(!path.contains('{'), "no id for {path}");
+            let said = serving.said("GET", &path, "", "");
+            let is_found = said.starts_with("HTTP/1.1 200");
+            assert!(is_found || path.ends_with("/blocks/none"), "GET {path}: {said}");
+            if path.ends_with("/snapshot") {
+                // Another store continues from a snapshot, so it has what the provider issued.
+                assert!(note.is_match(&said), "{said}");
+            } else {
+                views.push((format!("GET {path}"), said));
+            }
+            if !item.to_string().contains("thread") {
+                break;
+            }
+        }
     }
-    for view in ["state", "plan", "reflections", "journal", "fates", "narrative"] {
-        ask("GET", &format!("/v1/throughline/runs/{run}/{view}"), "");
-    }
-    // Whoever goes on elsewhere needs what the provider issued.
-    let snapshot = serving.said("GET", &format!("/v1/throughline/runs/{run}/snapshot"), "", "");
-    assert!(note.is_match(&snapshot), "{snapshot}");
+    let own = format!("/v1/throughline/calls/{call}");
+    views.push((format!("GET {own}"), serving.said("GET", &own, "", "")));
+    figure("thinkingPatterns: GET routes of the OpenAPI document without a match", routes);
+    assert!(routes > 40, "{routes}");
     assert_eq!(serving.stop(), 0);
     views.push(("the log".to_owned(), serving.errors()));
     for format in ["text", "json"] {
@@ -297,9 +378,54 @@ fn what_no_thought_may_say_is_shown_nowhere() {
     let narrated = kept.run(&["narrate", &run]);
     assert!(narrated.out.contains("[REDACTED]"), "{}", narrated.out);
     views.push(("narrate".to_owned(), narrated.out));
-    for (view, said) in &views {
-        assert!(!note.is_match(said), "{view} tells it: {said}");
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec!["items", &run],
+        vec!["runs"],
+        vec!["threads"],
+        vec!["inbox"],
+        vec!["export"],
+        vec!["traces", "export", &run],
+        vec!["traces", "export", &run, "--as", "otlp", "--output", "trace.otlp"],
+    ];
+    commands.extend(threads.iter().map(|thread| vec!["items", &**thread]));
+    for command in &commands {
+        let formats: &[&str] = if command[0] == "traces" { &["text"] } else { &["text", "json"] };
+        for format in formats {
+            let ran = kept.run(&[&command[..], &["--format", format]].concat());
+            assert_eq!(ran.code, 0, "{command:?}: {}", ran.err);
+            views.push((format!("{command:?} --format {format}"), ran.out + &ran.err));
+        }
     }
-    let kept = kept.run(&["narrate", &run, "--no-redaction"]);
-    assert!(note.is_match(&kept.out), "what is kept is whole: {}", kept.out);
+    let bytes = std::fs::read(kept.file("trace.otlp")).unwrap();
+    views.push(("trace.otlp".to_owned(), String::from_utf8_lossy(&bytes).into_owned()));
+    let (mut folders, mut has_thoughts) = (vec![kept.file("traces")], false);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let said = std::fs::read_to_string(&path).unwrap();
+                has_thoughts |= said.contains("throughline.thinking");
+                views.push((format!("the file sink: {}", path.display()), said));
+            }
+        }
+    }
+    assert!(has_thoughts, "the file sink has redacted thoughts");
+    for (kind, receiver) in &receivers {
+        let sent = receiver.sent();
+        assert!(!sent.is_empty(), "{kind}");
+        for sent in sent {
+            let said = String::from_utf8_lossy(&sent.body).into_owned();
+            views.push((format!("the {kind} sink"), said));
+        }
+    }
+    figure("thinkingPatterns: outputs without a match", views.len());
+    for (view, said) in &views {
+        assert!(!note.is_match(said), "{view} has it: {said}");
+    }
+    let stored = kept.run(&["narrate", &run, "--no-redaction"]);
+    assert!(note.is_match(&stored.out), "the store has it whole: {}", stored.out);
+    let full = kept.run(&["export", "--full"]);
+    assert!(note.is_match(&full.out), "a full export has it whole");
 }

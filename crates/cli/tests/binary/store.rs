@@ -40,7 +40,7 @@ fn a_session_reads_well() {
         &["items", "again", "--tenant", "acme"],
         &["stats"],
         &["verify", "--write-manifest", "manifest.json"],
-        &["export", "--output", "all.jsonl"],
+        &["export", "--full", "--output", "all.jsonl"],
         &["export", "--thread", "notes", "--redact", "--output", "notes.jsonl"],
         &["verify", "all.jsonl"],
         &["verify", "notes.jsonl"],
@@ -161,7 +161,7 @@ fn the_json_has_these_members_and_no_others() {
     assert_eq!(keys(&verdict), [&proven[..], &["segments", "manifests"]].concat());
     assert_eq!((&verdict["verdict"], &verdict["store"]), (&json!("intact"), &stats["public_key"]));
 
-    let exported = kept.json(&["export", "--output", "a.jsonl"]);
+    let exported = kept.json(&["export", "--full", "--output", "a.jsonl"]);
     assert_eq!(keys(&exported), ["output", "threads", "runs", "records", "redacted"]);
     assert_eq!(keys(&kept.json(&["verify", "a.jsonl"])), proven);
     let imported = kept.json(&["import", "a.jsonl", "--tenant", "copy"]);
@@ -187,7 +187,7 @@ fn the_json_has_these_members_and_no_others() {
 #[test]
 fn an_export_comes_back_as_it_went() {
     let kept = Kept::small("round-trip");
-    let first = kept.run(&["export"]);
+    let first = kept.run(&["export", "--full"]);
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.err.contains("exported: 3 threads, 1 run, 10 records"), "{}", first.err);
     assert!(first.out.contains(SEAL), "what is exported is exact");
@@ -195,11 +195,38 @@ fn an_export_comes_back_as_it_went() {
     let other = format!("sqlite://{}", kept.file("new/other.db").display());
     let ran = kept.run_with(&[], &["import", "--store", &other, "-"], first.out.as_bytes());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let second = kept.run(&["export", "--store", &other]);
+    let second = kept.run(&["export", "--full", "--store", &other]);
     assert_eq!(second.code, 0, "{}", second.err);
     assert_eq!(said(&first.out), said(&second.out));
     let ran = kept.run(&["verify", "--store", &other]);
     assert_eq!(ran.code, 0, "{}", ran.out);
+}
+
+#[test]
+fn redacted_export_is_proven_and_not_imported() {
+    let kept = Kept::small("redacted-export");
+    let redacted = kept.run(&["export"]);
+    assert_eq!(redacted.code, 0, "{}", redacted.err);
+    assert!(redacted.err.contains("(redacted"), "{}", redacted.err);
+    let header: Value = serde_json::from_str(redacted.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&header["redacted"], &header["full"]), (&json!(true), &json!(false)));
+    let ran = kept.run_with(&[], &["verify", "-"], redacted.out.as_bytes());
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    for store in [kept.url(), format!("sqlite://{}", kept.file("none.db").display())] {
+        let import = ["import", "--tenant", "copy", "--store", &store, "-"];
+        let ran = kept.run_with(&[], &import, redacted.out.as_bytes());
+        assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{}", ran.err);
+        assert!(ran.err.contains("`throughline export --full`"), "{}", ran.err);
+    }
+    assert!(!kept.file("none.db").exists(), "no store is made for what cannot be imported");
+    let full = kept.run(&["export", "--full"]);
+    assert!(full.err.contains("(full)"), "{}", full.err);
+    let header: Value = serde_json::from_str(full.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&header["redacted"], &header["full"]), (&json!(false), &json!(true)));
+    // A truncated export is refused, wherever it ends.
+    let half = &full.out[..full.out.len() / 2];
+    let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], half.as_bytes());
+    assert_eq!(ran.code, 65, "{}", ran.err);
 }
 
 /// What an export says, without what its own store and chain made of it.
@@ -264,7 +291,7 @@ fn a_broken_store_is_named_where_it_is_broken() {
 #[test]
 fn a_spoiled_export_is_refused_and_named() {
     let kept = Kept::small("spoiled");
-    let export = kept.run(&["export"]).out;
+    let export = kept.run(&["export", "--full"]).out;
     let spoiled = export.replacen("warmer", "colder", 1);
     let ran = kept.run_with(&[], &["verify", "-"], spoiled.as_bytes());
     assert_eq!(ran.code, 1, "{}", ran.err);
@@ -332,7 +359,7 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
     }
     assert_eq!(files_in(&kept.folder), [""; 0], "what only reads makes nothing");
 
-    let export = Kept::small("for-absent").run(&["export"]).out;
+    let export = Kept::small("for-absent").run(&["export", "--full"]).out;
     let ran = kept.run_with(&home, &["import", "-"], export.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(data.join("throughline/throughline.db").is_file());
@@ -468,7 +495,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn where_nobody_may_write_nothing_is_claimed() {
     let kept = Kept::small("read-only");
-    let export = kept.run(&["export"]).out;
+    let export = kept.run(&["export", "--full"]).out;
     // Root may write anywhere but here.
     let ran = kept.run(&["export", "--output", "/proc/export.jsonl"]);
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));

@@ -16,22 +16,22 @@ use crate::support::serving::Serving;
 
 /// What somebody was sent.
 #[derive(Clone)]
-struct Sent {
+pub(crate) struct Sent {
     path: String,
     headers: String,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Somebody who is sent traces, and answers as it is told.
-struct Receiver {
-    address: String,
+pub(crate) struct Receiver {
+    pub(crate) address: String,
     sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 impl Receiver {
     /// Answers the first request with the first of these, and so on; with the last when there are no more. One that is empty is
     /// never answered.
-    fn start(answers: &'static [&'static str]) -> Self {
+    pub(crate) fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
@@ -59,7 +59,7 @@ impl Receiver {
         Self { address, sent }
     }
 
-    fn sent(&self) -> Vec<Sent> {
+    pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap().clone()
     }
 

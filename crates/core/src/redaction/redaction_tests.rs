@@ -381,3 +381,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn stored_records_lose_thoughts_wherever_they_stand() {
+    let policy = RedactionPolicy {
+        thinking_patterns: vec![Pattern::new("zebra").unwrap()],
+        ..RedactionPolicy::default()
+    };
+    let redacted = |kind: &str, content: &'static [u8]| {
+        policy.redact_record(kind, &bytes::Bytes::from_static(content))
+    };
+    // A stored thought is not known by its place.
+    let item = redacted(
+        "item",
+        br#"{"thought":{"text":"a zebra"},"json":{"content":"<think>zebra</think>"}}"#,
+    );
+    let item = String::from_utf8(item.unwrap().to_vec()).unwrap();
+    assert!(!item.contains("zebra") && item.contains(REDACTED), "{item}");
+    // Pieces of a text are left out, because a match may be cut between them.
+    let events = crate::store::pack([
+        &br#"{"type":"thought","phase":"delta","turn":1,"text":"zeb"}"#[..],
+        &br#"{"type":"stream","text":"ra"}"#[..],
+    ]);
+    let events = policy.redact_record(&events.kind, &events.content).unwrap();
+    for event in crate::store::split(&events) {
+        let event = String::from_utf8(event.to_vec()).unwrap();
+        assert!(event.contains(REDACTED) && !event.contains("zeb"), "{event}");
+    }
+    assert_eq!(redacted("copy", b"{\"delta\":\"zeb\"}").unwrap(), format!("{:?}", REDACTED));
+    // What has nothing to redact stays as it is, also where it is no text.
+    assert_eq!(redacted("item", br#"{"text":"harmless"}"#), None);
+    assert_eq!(redacted("item", b"\xff\xfe\x00"), None);
+    let nothing = RedactionPolicy::nothing();
+    assert_eq!(nothing.redact_record("copy", &bytes::Bytes::from_static(b"zebra")), None);
+}

@@ -99,10 +99,10 @@ struct Edits<'p> {
 
 impl<'p> Edits<'p> {
     fn new(policy: &'p RedactionPolicy, thoughts: Thoughts) -> Self {
-        let secrets = policy.secrets();
-        let of_thoughts = match thoughts {
-            Thoughts::Redact => policy.secrets_of_thoughts(),
-            Thoughts::Leave => secrets.clone(),
+        let (secrets, of_thoughts) = match thoughts {
+            Thoughts::Redact => (policy.secrets(), policy.secrets_of_thoughts()),
+            Thoughts::Leave => (policy.secrets(), policy.secrets()),
+            Thoughts::Anywhere => (policy.secrets_of_thoughts(), policy.secrets_of_thoughts()),
         };
         Self { policy, secrets, of_thoughts, removed: HashSet::new(), found: Vec::new() }
     }

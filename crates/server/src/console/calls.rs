@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use throughline_codec::{CODECS, put_evidence};
 use throughline_core::{
-    Json, LogHead, LogId, LogKind, Name, Node, NodeId, Record, RedactionPolicy, Tenant, Tree, json,
+    Json, LogHead, LogId, LogKind, Name, Node, NodeId, Record, Tenant, Tree, json,
 };
 
 use crate::console::{archive, shown, tree_of};
@@ -169,7 +169,7 @@ fn tenants(asked: &Asked<'_>) -> Vec<Tenant> {
 /// The whole story of a call, without the usual secrets, and with what is known of the rules that it met.
 pub(crate) async fn view(asked: &Asked<'_>) -> Told {
     let node = NodeId(asked.id(0));
-    let policy = RedactionPolicy::default();
+    let policy = asked.policy();
     for tenant in tenants(asked) {
         if let Some(found) = asked.gateway.replay.stories().find(&tenant, &node).await? {
             let told = shown(&policy, &story::tell(&node, &found));

@@ -180,6 +180,9 @@ impl Telling {
 
     fn take(&mut self, number: u64, at: Timestamp, event: Bytes) {
         if let Some((piece, text)) = piece(&event) {
+            if self.leaves_out(&piece) {
+                return;
+            }
             return self.write(number, at, piece, &text);
         }
         self.flush();
@@ -191,6 +194,14 @@ impl Telling {
         let name = event.tree().root().text_of("type").unwrap_or_default().into_owned();
         let said = self.policy.redact_event(&name, &event).into_owned();
         self.put(number, at, &said);
+    }
+
+    /// Whether pieces of this text are left out: a pattern of the configuration may match across any number of pieces. The
+    /// event that ends the text has all of it, redacted.
+    fn leaves_out(&self, piece: &Piece) -> bool {
+        let policy = &self.policy;
+        let is_thought = &*piece.kind == "thought";
+        !policy.secret_patterns.is_empty() || (is_thought && !policy.thinking_patterns.is_empty())
     }
 
     /// A piece of a text has come.

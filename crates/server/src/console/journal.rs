@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use throughline_core::{Json, LogId, Name, StoreError, json};
+use futures_util::stream;
+use throughline_core::{Boxed, ExportSink, Json, LogId, LogKind, Name, StoreError, json};
+use tokio::sync::mpsc::{Sender, channel};
 
-use crate::console::archive;
+use crate::console::{archive, no_archive};
+use crate::exchange::Cut;
 use crate::gateway::{Answered, Outgoing};
 use crate::letta::{Asked, Denied, Told};
 use crate::operations::{Used, UsedFor, usage_log};
 
 /// How many records of the account are looked at.
 const MOST: u64 = 50_000;
+/// How many chunks of an export wait for a slow reader.
+const CHUNKS: usize = 2;
 
 /// Who signs, and the signed heads of the tenant's chains.
 pub(crate) async fn head(asked: &Asked<'_>) -> Told {
@@ -50,17 +55,46 @@ pub(crate) async fn verify(asked: &Asked<'_>) -> Told {
     Ok(Answered::json(200, &told))
 }
 
-/// The tenant's threads as lines of JSON, without the usual secrets: one thread, or all.
+/// Streams the tenant's threads as redacted lines of JSON: the named ones, or all. A full export is a command of the operator.
 pub(crate) async fn export(asked: &Asked<'_>) -> Told {
+    let archive = asked.api.archive.clone().ok_or_else(no_archive)?;
+    let (tenant, policy) = (asked.caller.tenant.clone(), asked.policy());
     let threads: Vec<LogId> = asked.query.all("thread").into_iter().map(LogId).collect();
-    let lines = archive(asked)?.export(&asked.caller.tenant, &threads).await?;
+    for thread in &threads {
+        let head = asked.api.store().log(&tenant, thread).await?;
+        let head = head.filter(|head| head.kind == LogKind::Thread);
+        head.ok_or_else(|| Denied::missing("thread", &thread.0))?;
+    }
+    let (sender, receiver) = channel::<Result<Bytes, Cut>>(CHUNKS);
+    // The export ends when all is written, or when the reader is gone.
+    tokio::spawn(async move {
+        let mut out = ChunkSender(sender);
+        if let Err(error) = archive.export(&tenant, &threads, &policy, &mut out).await {
+            // The connection breaks: a reader must not take a part for the whole.
+            drop(out.0.send(Err(Cut(error.to_string()))).await);
+        }
+    });
+    let chunks = stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|chunk| (chunk, receiver))
+    });
     let headers = [
         ("content-type", "application/jsonl; charset=utf-8"),
         ("content-disposition", "attachment; filename=\"throughline-export.jsonl\""),
     ];
     let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
-    let body = Outgoing::Whole(Bytes::from(lines));
-    Ok(Answered { status: 200, headers: headers.into(), body })
+    Ok(Answered { status: 200, headers: headers.into(), body: Outgoing::Stream(Box::pin(chunks)) })
+}
+
+/// Sends chunks to the response body, and waits while the reader is slow.
+struct ChunkSender(Sender<Result<Bytes, Cut>>);
+
+impl ExportSink for ChunkSender {
+    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()> {
+        Box::pin(async move {
+            let sent = self.0.send(Ok(chunk)).await;
+            sent.map_err(|_| StoreError::invalid("the reader of the export closed the connection"))
+        })
+    }
 }
 
 /// The tenant's keys, by what they may do.

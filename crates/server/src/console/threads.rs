@@ -1,6 +1,6 @@
 //! Threads: the list of them, and one of them with its runs and calls.
 
-use throughline_core::{Body, Json, LogHead, LogId, LogKind, RedactionPolicy, Store, Tenant, json};
+use throughline_core::{Body, Json, LogHead, LogId, LogKind, Store, Tenant, json};
 
 use crate::console::{archive, calls, era, first_words, runs};
 use crate::gateway::Answered;
@@ -97,7 +97,7 @@ async fn title(
     purpose: Purpose,
     asked: &Asked<'_>,
 ) -> Result<Option<String>, Denied> {
-    let policy = RedactionPolicy::default();
+    let policy = asked.policy();
     if purpose == Purpose::Gateway
         && let Some(words) = calls::first_question(asked, &head.log).await?
     {

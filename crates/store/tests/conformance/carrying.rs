@@ -89,6 +89,7 @@ pub(crate) async fn an_export_loses_nothing(on: Database) {
         runs: 1,
         records,
         without_content: 0,
+        redacted: false,
     };
     assert_eq!(proven_here, wanted);
     // To another store, and to another tenant of the same.
@@ -261,7 +262,10 @@ pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret(on: Database
     for line in shown.lines().filter(|line| line.contains(r#""redacted":true,"#)) {
         assert!(!line.contains(r#""salt""#), "{line}");
     }
-    journal.import(&them(), || Ok(&file[..])).await.unwrap();
+    assert!(proven_here.redacted);
+    let refused = sentence(journal.import(&them(), || Ok(&file[..])).await);
+    assert!(refused.contains("`throughline export --full`"), "{refused}");
+    assert!(journal.log(&them(), &log("thread")).await.unwrap().is_none());
     // The store itself keeps what it was given.
     assert_eq!(texts(&journal, "thread").await[0], (1, json));
 }

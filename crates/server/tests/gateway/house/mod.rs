@@ -17,8 +17,8 @@ use throughline_codec::Catalog;
 use throughline_core::{Boxed, Json, Name, Store, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
-    Admission, Claims, Directory, Gateway, Keyring, Level, Limits, Log, Operations, Price, Prices,
-    Reached, Replay, ReplayMode,
+    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Level, Limits, Log, Operations,
+    Price, Prices, Reached, Replay, ReplayMode,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -236,6 +236,8 @@ pub(crate) struct Plan {
     pub(crate) relaxed: bool,
     /// Whether models are asked on the wires of their makers, and not all on Anthropic's.
     pub(crate) own_wires: bool,
+    /// The agent API and the console, where the test needs them.
+    pub(crate) agents: Option<Arc<AgentApi>>,
 }
 
 impl Default for Plan {
@@ -248,6 +250,7 @@ impl Default for Plan {
             body_limit: 64 << 20,
             relaxed: false,
             own_wires: false,
+            agents: None,
         }
     }
 }
@@ -305,7 +308,7 @@ impl House {
             body_limit: plan.body_limit,
             depth_limit: 512,
             operations: Arc::new(operations),
-            agents: None,
+            agents: plan.agents,
         };
         // The system would keep megabytes for each caller who does not read.
         let socket = TcpSocket::new_v4().unwrap();

@@ -1,0 +1,81 @@
+//! Redacting stored records, for exports and for views of a store.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::json::{self, Json};
+use crate::redaction::{REDACTED, RedactionPolicy, Thoughts};
+use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
+use crate::store::{kind, pack, split};
+
+impl RedactionPolicy {
+    /// The redacted content of a record of that kind; nothing where the content may be shown as it is.
+    ///
+    /// The place of a text in a stored record does not show whether it is a thought, so the patterns for thoughts apply to
+    /// every text.
+    pub fn redact_record(&self, kind: &str, content: &Bytes) -> Option<Bytes> {
+        if *self == Self::nothing() {
+            return None;
+        }
+        match kind {
+            kind::EVENTS => self.redact_events(content),
+            // Copies are differences between texts: a text that must go may be spread over several of them.
+            kind::COPY => Some(json::string(REDACTED).bytes().clone()),
+            _ => self.redact_content(content),
+        }
+    }
+
+    /// A stored event of a run. Pieces of text are left out: a later event has the whole text, and the end of a piece may
+    /// cut what must go.
+    pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
+        if *self == Self::nothing() {
+            return Cow::Borrowed(event);
+        }
+        match RunEvent::parse(event) {
+            Ok(RunEvent::Thought(thought)) if thought.phase == ThoughtPhase::Delta => {
+                let text = thought.text.as_ref().map(|_| REDACTED.into());
+                Cow::Owned(ThoughtEvent { text, ..thought }.json())
+            }
+            Ok(RunEvent::Stream(piece)) => {
+                Cow::Owned(StreamEvent { text: REDACTED.into(), ..piece }.json())
+            }
+            Ok(whole) if self.emit_patterns.iter().any(|name| name.is_match(&whole.name())) => {
+                Cow::Owned(json::string(REDACTED))
+            }
+            Ok(_) | Err(_) => self.redact_json(event, Thoughts::Anywhere),
+        }
+    }
+
+    fn redact_content(&self, content: &Bytes) -> Option<Bytes> {
+        let Ok(value) = Json::parse(content.clone()) else {
+            return match self.redact_thought(&String::from_utf8_lossy(content)) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(redacted) => Some(Bytes::from(redacted)),
+            };
+        };
+        match self.redact_json(&value, Thoughts::Anywhere) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted.bytes().clone()),
+        }
+    }
+
+    /// Each event of a pack by itself.
+    fn redact_events(&self, content: &Bytes) -> Option<Bytes> {
+        let events = split(content);
+        let redacted = events.iter().map(|event| match Json::parse(event.clone()) {
+            Ok(json) => match self.redact_stored_event(&json) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(redacted) => Some(redacted.bytes().clone()),
+            },
+            Err(_) => self.redact_content(event),
+        });
+        let redacted: Vec<Option<Bytes>> = redacted.collect();
+        if redacted.iter().all(Option::is_none) {
+            return None;
+        }
+        let shown = events.iter().zip(&redacted);
+        let shown = shown.map(|(event, redacted)| &**redacted.as_ref().unwrap_or(event));
+        Some(pack(shown).content)
+    }
+}
