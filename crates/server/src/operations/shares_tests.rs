@@ -80,9 +80,9 @@ async fn a_patient_pool_serves_tenants_in_turn() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
     for (number, who) in [&busy, &busy, &busy, &other].into_iter().enumerate() {
-        let (pool, who, order) = (Arc::clone(&pool), who.clone(), Arc::clone(&order));
+        let (shares, who, order) = (Arc::clone(&pool), who.clone(), Arc::clone(&order));
         waiting.push(tokio::spawn(async move {
-            let share = pool.acquire(&who, true, 1, SOON).await.unwrap();
+            let share = shares.acquire(&who, true, 1, SOON).await.unwrap();
             order.lock().unwrap().push(who.0.clone());
             tokio::task::yield_now().await;
             drop(share);
