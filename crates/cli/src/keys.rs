@@ -3,6 +3,7 @@
 use comfy_table::{Attribute, Cell, Color};
 use owo_colors::OwoColorize as _;
 use throughline_core::{Json, Name, json};
+use throughline_server::Claims;
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 
 use crate::amount::dollars;
@@ -11,6 +12,10 @@ use crate::listing::{Column, none_of, put_maybe, table};
 use crate::options::{Keys, KeysCreate, KeysList, KeysRevoke};
 use crate::store::{self, Missing};
 use crate::text::{self, plain};
+
+/// What the names of tenants begin with that the gateway keeps for itself: the log of all usage, and callers that bring their own
+/// provider key.
+const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER];
 
 pub(crate) fn run(keys: &Keys) -> Result<(), Failure> {
     match keys {
@@ -28,6 +33,11 @@ fn create(options: &KeysCreate) -> Result<(), Failure> {
         requests_per_minute: options.rate,
     };
     store::with(&options.at, Missing::IsMade, |opened| {
+        if let Some(prefix) = RESERVED.iter().find(|prefix| opened.tenant.0.starts_with(**prefix)) {
+            return Err(Failure::Usage(format!(
+                "tenants that begin with `{prefix}` are the gateway's own: choose another --tenant"
+            )));
+        }
         let work = opened.journal.create_api_key(&opened.tenant, &options.label, &limits);
         let NewApiKey { id, secret } = opened.run(work)?;
         let tenant = &opened.tenant.0;

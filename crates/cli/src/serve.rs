@@ -15,7 +15,7 @@ use throughline_core::Upstream;
 use throughline_core::json::SizeLimits;
 use throughline_provider::Http;
 use throughline_server::{
-    AgentApi, Claims, Gateway, Level, Limits, Operations, Replay, ReplayMode, Traces,
+    AgentApi, Claims, Gateway, Level, Limits, Operations, Passthrough, Replay, ReplayMode, Traces,
 };
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
@@ -55,7 +55,10 @@ async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
 }
 
 async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), Failure> {
-    let Server { listen, allow_open, log } = config.server;
+    let Server { listen, allow_open, log, ref hosts } = config.server;
+    let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
+    let passthrough = Passthrough::new(patterns);
+    let passthrough = passthrough.map_err(|error| Failure::BadData(error.to_string()))?;
     let has_keys = journal.has_api_keys().await.context("the keys cannot be read")?;
     if !listen.ip().is_loopback() && !has_keys && !allow_open {
         return Err(Failure::Usage(format!(
@@ -115,6 +118,8 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         prefix: config.gateway.prefix,
         keyring: Arc::new(StoreKeys::new(journal.clone())),
         allow_open,
+        hosts: hosts.clone(),
+        passthrough,
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
         depth_limit: config.gateway.depth_limit,
         operations: Arc::new(operations),

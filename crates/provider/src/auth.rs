@@ -86,6 +86,14 @@ pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }
 
+/// Headers that choose an account of the caller's key. With another key they would choose among that key's accounts.
+const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
+
+/// Whether a header chooses the account that a request is charged to.
+pub(crate) fn is_account(name: &HeaderName) -> bool {
+    ACCOUNTS.contains(&name.as_str())
+}
+
 /// A query without the keys that Google's clients may put into it.
 pub(crate) fn without_keys(query: &str) -> String {
     let is_key = |pair: &&str| {

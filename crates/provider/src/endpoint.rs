@@ -131,6 +131,14 @@ impl Endpoint {
         url.ok_or_else(|| self.invalid("its path does not lead to a place there"))
     }
 
+    /// Whether a caller's own key goes out, if it brings one.
+    pub(crate) fn takes_callers_key(&self) -> bool {
+        match self.credential {
+            Source::Caller | Source::Open => true,
+            Source::Key(_) | Source::Aws(_) | Source::Missing(_) => false,
+        }
+    }
+
     /// Whose key a request gets.
     pub(crate) fn proof(&self, callers: Option<Credential>) -> Result<Source, UpstreamError> {
         let callers = callers.map(Source::Key);

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use crate::address::{self, Guarded};
-use crate::auth::{insert_secret, is_credential};
+use crate::auth::{insert_secret, is_account, is_credential};
 use crate::breaker::Breakers;
 use crate::client::{self, Client, TooSlow, was_not_heard};
 use crate::endpoint::{Endpoint, InvalidEndpoint, Source};
@@ -139,6 +139,7 @@ impl Line {
         let method = Method::from_bytes(outgoing.method.as_bytes());
         let method = method.map_err(|_| endpoint.invalid("its method is not one"))?;
         let place = self.place(&outgoing.path)?;
+        let is_callers = outgoing.credential.is_some() && endpoint.takes_callers_key();
         let proof = endpoint.proof(outgoing.credential)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &outgoing.headers {
@@ -148,7 +149,8 @@ impl Line {
                 return Err(endpoint.invalid(&format!("its header {name:?} is malformed")));
             };
             let is_ours = header == CONTENT_LENGTH || is_of_the_connection(&header);
-            if !is_ours && !is_credential(&header) {
+            let is_foreign = is_credential(&header) || (!is_callers && is_account(&header));
+            if !is_ours && !is_foreign {
                 headers.append(header, value);
             }
         }

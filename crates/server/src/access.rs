@@ -43,6 +43,11 @@ impl Admission {
         matches!(self, Admission::Key { models, .. } if !models.is_empty())
     }
 
+    /// Whether a gateway key admits the caller.
+    pub(crate) fn is_key(&self) -> bool {
+        matches!(self, Admission::Key { .. })
+    }
+
     /// The id of the key, if it is by one.
     pub(crate) fn key_id(&self) -> Option<&Name> {
         match self {
@@ -73,8 +78,7 @@ pub(crate) const KEY: &str = "tl_";
 /// Whether a request comes from this machine, and from no other site's page.
 pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    // HTTP/2 has no such header, and says it beside the path.
-    let host = text(HOST).or(authority.map(Authority::as_str)).unwrap_or_default();
+    let host = host(headers, authority);
     let is_foreign = |origin: &str| {
         let site = origin.split_once("://").map(|(_, site)| site);
         site != Some(host)
@@ -87,12 +91,50 @@ pub(crate) fn is_change_by_page(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether a `Host` header names this machine.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+/// Whether a browser says that a page of another site makes the request.
+pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
+    matches!(site, Some("cross-site" | "same-site"))
+}
+
+/// Whether the gateway is asked by a name that no other site can have: an address, a name without a dot, or one of `hosts`. A
+/// page of another site can let its own name point to this machine, and then reads what a browser gets there.
+pub(crate) fn is_known_host(
+    headers: &HeaderMap,
+    authority: Option<&Authority>,
+    hosts: &[Name],
+) -> bool {
+    let host = host(headers, authority);
+    let name = name_in(host);
+    let is_address = name.parse::<std::net::IpAddr>().is_ok();
+    is_address || !name.contains('.') || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// The scheme and host under which a request came.
+pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Option<Name> {
+    let host = host(headers, authority);
+    let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
+    let scheme = if proto == Some("https") { "https" } else { "http" };
+    (!host.is_empty()).then(|| Name::from(format!("{scheme}://{host}")))
+}
+
+/// The host of a request. HTTP/2 names it beside the path.
+fn host<'h>(headers: &'h HeaderMap, authority: Option<&'h Authority>) -> &'h str {
+    let header = headers.get(HOST).map(|value| value.to_str().unwrap_or_default());
+    header.or(authority.map(Authority::as_str)).unwrap_or_default()
+}
+
+/// The name or address in a host, without its port.
+fn name_in(host: &str) -> &str {
+    match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
-    };
+    }
+}
+
+/// Whether a `Host` header names this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = name_in(host);
     let is_loopback = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     is_loopback || name.eq_ignore_ascii_case("localhost")
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use throughline_codec::{Asked, Framing, Verdict};
-use throughline_core::{Answer, Fate, Name, NodeId, Request};
+use throughline_core::{Answer, Fate, Name, Node, NodeId, Request};
 
 use crate::claimed::Dresser;
 use crate::compression;
 use crate::dialect;
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Answered, Outgoing, Reached};
-use crate::keeper::{Keeper, Open};
+use crate::keeper::{Keeper, Open, Owner};
 use crate::model_name::ModelName;
 use crate::operations::{Capture, Fates};
 use crate::prepare::Ready;
@@ -59,6 +59,7 @@ impl Exchange<'_> {
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
             ticket: Arc::clone(&self.ticket),
+            owner: self.owner(asked),
         };
         if let Err(problem) = refuse_redirect(&answer, reached) {
             keeper.fail(problem.status, &problem.message).await;
@@ -107,6 +108,17 @@ impl Exchange<'_> {
                 Err(problem)
             }
         }
+    }
+
+    /// The tenant that owns the ids in the answer to a request.
+    fn owner(&self, asked: &Request) -> Option<Owner> {
+        self.caller.admission.is_key().then(|| Owner {
+            tenant: self.caller.tenant.clone(),
+            asked: asked.body.clone(),
+            is_early: self.body.as_ref().is_some_and(|body| {
+                body.root().get("background").and_then(Node::bool).unwrap_or(false)
+            }),
+        })
     }
 
     /// What the provider says to a request that it does not answer.

@@ -88,6 +88,7 @@ impl Exchange<'_> {
             (true, true) => wrapped(&ready.body, None),
             (true, false) | (false, _) => counted(wire, &ready.body, target.model()),
         };
+        self.check_body(&target.origin, &body, None).await?;
         self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
         let sent = Sent {
             endpoint: reached.endpoint.clone(),

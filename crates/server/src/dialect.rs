@@ -4,6 +4,8 @@ use bytes::Bytes;
 use throughline_codec::Framing;
 use throughline_core::{Json, Name, Node, Request, Tree, Wire, json};
 
+use crate::letta::decode_segment;
+
 /// What a request wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
@@ -13,14 +15,34 @@ pub(crate) enum Door {
     Count(Wire),
     /// The list of models, in the shape of that wire.
     Models(Wire),
+    /// The model of that name, in the shape of that wire.
+    Model(Wire, Name),
     /// The story of the call of that name.
     Story(Name),
     /// Something of the response of that id, which may have been kept here.
     Response(Name, Wanted),
     /// Something else of that dialect, which its provider answers.
     Other(Wire),
-    /// Nothing that anybody here knows, to be said in that wire's words.
+    /// A path that nothing answers, with an error in that wire's shape.
     Nowhere(Wire),
+    /// A path of the agent API that nothing answers. It never reaches a provider.
+    NoAgentPath,
+}
+
+impl Door {
+    /// The wire in whose shape errors are answered.
+    pub(crate) fn wire(&self) -> Wire {
+        match self {
+            Door::Call(wire)
+            | Door::Count(wire)
+            | Door::Models(wire)
+            | Door::Model(wire, _)
+            | Door::Other(wire)
+            | Door::Nowhere(wire) => wire.clone(),
+            Door::Story(_) | Door::NoAgentPath => Wire::OPENAI_CHAT,
+            Door::Response(..) => Wire::OPENAI_RESPONSES,
+        }
+    }
 }
 
 /// What is wanted of a response.
@@ -40,7 +62,12 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
         return Door::Story(Name::from(call));
     }
-    if let Some(door) = response_door(method, path) {
+    if is_agent_path(path) {
+        return Door::NoAgentPath;
+    }
+    if let Some(door) =
+        response_door(method, path).or_else(|| model_door(method, path, is_anthropic))
+    {
         return door;
     }
     match (method, path) {
@@ -58,10 +85,12 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
             Door::Call(Wire::GEMINI)
         }
         ("POST", path) if gemini_verb(path) == Some("countTokens") => Door::Count(Wire::GEMINI),
-        (_, path) if path.starts_with("/v1beta/") || path.starts_with("/upload/") => {
+        (_, path)
+            if ["/v1beta/", "/upload/", "/download/"].iter().any(|own| path.starts_with(own)) =>
+        {
             Door::Other(Wire::GEMINI)
         }
-        (_, path) if !path.starts_with("/v1/") || is_ours(path) => Door::Nowhere(Wire::OPENAI_CHAT),
+        (_, path) if !path.starts_with("/v1/") => Door::Nowhere(Wire::OPENAI_CHAT),
         (_, path) if is_anthropic || path.starts_with("/v1/messages") => {
             Door::Other(Wire::ANTHROPIC_MESSAGES)
         }
@@ -70,10 +99,72 @@ pub(crate) fn door(method: &str, request: &Request) -> Door {
     }
 }
 
-/// Whether a path can be nobody's but ours: what is mistyped there goes to no provider.
-fn is_ours(path: &str) -> bool {
-    let first = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next());
-    matches!(first, Some("throughline" | "agents" | "runs"))
+/// The first segments under `/v1/` that only the agent API has. Letta's clients ask for them, whether or not we answer.
+const AGENT_PATHS: &[&str] = &[
+    "access-tokens",
+    "agents",
+    "archives",
+    "blocks",
+    "client-side-access-tokens",
+    "environments",
+    "feeds",
+    "folders",
+    "groups",
+    "health",
+    "identities",
+    "jobs",
+    "mcp-servers",
+    "passages",
+    "projects",
+    "providers",
+    "runs",
+    "sandbox-config",
+    "scheduled-messages",
+    "sources",
+    "steps",
+    "tags",
+    "telemetry",
+    "templates",
+    "throughline",
+    "tools",
+    "voice-beta",
+];
+
+/// Whether only the agent API can have a path. No provider is asked for such a path, whatever is wrong with it.
+fn is_agent_path(path: &str) -> bool {
+    if path.starts_with("/letta/") {
+        return true;
+    }
+    let Some(rest) = path.strip_prefix("/v1/") else { return false };
+    let (first, after) = rest.split_once('/').unwrap_or((rest, ""));
+    let has_letta_id = |begins: &[&str]| begins.iter().any(|begin| after.starts_with(begin));
+    match first {
+        "models" => after.trim_end_matches('/') == "embedding",
+        "messages" => {
+            matches!(after.trim_end_matches('/'), "search")
+                || rest == "messages/"
+                || has_letta_id(&["message-"])
+        }
+        "conversations" => {
+            rest == "conversations/"
+                || after == "default"
+                || has_letta_id(&["conv-", "agent-", "default/"])
+        }
+        first => AGENT_PATHS.contains(&first) || first.starts_with("_internal"),
+    }
+}
+
+/// The model that a path names.
+fn model_door(method: &str, path: &str, is_anthropic: bool) -> Option<Door> {
+    if method != "GET" {
+        return None;
+    }
+    let (name, wire) = match path.strip_prefix("/v1beta/models/") {
+        Some(name) => (name, Wire::GEMINI),
+        None if is_anthropic => (path.strip_prefix("/v1/models/")?, Wire::ANTHROPIC_MESSAGES),
+        None => (path.strip_prefix("/v1/models/")?, Wire::OPENAI_CHAT),
+    };
+    (!name.is_empty()).then(|| Door::Model(wire, decode_segment(name)))
 }
 
 /// What is asked of a response by its id.
@@ -85,7 +176,7 @@ fn response_door(method: &str, path: &str) -> Option<Door> {
         ("GET", Some((id, "input_items"))) => (id, Wanted::Input),
         (_, _) => return None,
     };
-    Some(Door::Response(Name::from(id), wanted))
+    Some(Door::Response(decode_segment(id), wanted))
 }
 
 /// What Gemini's path asks a model for, as `generateContent`.
@@ -116,7 +207,7 @@ pub(crate) fn names(wire: &Wire, path: &str, body: Option<&Tree>) -> Names {
 fn model_in_path(path: &str) -> Option<Name> {
     let (_, rest) = path.split('?').next()?.split_once("/models/")?;
     let (model, _) = rest.rsplit_once(':')?;
-    Some(Name::from(model.replace("%2F", "/").replace("%2f", "/")))
+    Some(decode_segment(model))
 }
 
 /// The same request for the model of another name. Everything else stays as it is, byte for byte.
@@ -125,10 +216,15 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
         return request;
     }
     if *wire == Wire::GEMINI {
-        let written = [from.to_owned(), from.replace('/', "%2F"), from.replace('/', "%2f")];
-        let found = written.iter().find(|name| request.path.contains(&format!("/models/{name}:")));
-        let from = found.map_or(from, |name| name.as_str());
-        let path = request.path.replacen(&format!("/models/{from}:"), &format!("/models/{to}:"), 1);
+        let (path, query) = match request.path.split_once('?') {
+            Some((path, query)) => (path, format!("?{query}")),
+            None => (&*request.path, String::new()),
+        };
+        let place = path
+            .split_once("/models/")
+            .and_then(|(lead, rest)| rest.rsplit_once(':').map(|(_, verb)| (lead, verb)));
+        let Some((lead, verb)) = place else { return request };
+        let path = format!("{lead}/models/{to}:{verb}{query}");
         return Request { path: path.into(), ..request };
     }
     let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
@@ -184,6 +280,8 @@ pub(crate) fn coded_error(
             });
         }
         _ => {
+            // OpenAI's errors with a code are all of this type.
+            let kind = if code.is_some() { "invalid_request_error" } else { kind };
             o.object("error", |error| {
                 error.string("message", message).string("type", kind);
                 match code {

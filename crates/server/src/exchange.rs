@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::future::join;
 use throughline_codec::{Codec, CodecError, codec};
 use throughline_core::{
@@ -21,9 +20,8 @@ use throughline_core::{
 use tokio::time::timeout;
 
 use crate::access::Admission;
-use crate::answer::{passes_back, refuse_redirect};
 use crate::dialect;
-use crate::gateway::{Answered, Gateway, Outgoing, Reached, ReplayMode};
+use crate::gateway::{Answered, Gateway, Reached, ReplayMode};
 use crate::operations::{Fates, Ticket};
 use crate::prepare::Ready;
 use crate::replay::{Claims, Conversation};
@@ -37,6 +35,8 @@ pub(crate) struct Caller {
     pub(crate) end_user: Option<Name>,
     pub(crate) credential: Option<Credential>,
     pub(crate) admission: Admission,
+    /// The scheme and host under which the caller reaches the gateway, as `http://localhost:4400`.
+    pub(crate) address: Option<Name>,
 }
 
 /// Why there is no answer.
@@ -183,6 +183,8 @@ impl<'g> Exchange<'g> {
             let ready = self.prepare(renamed, body, whole, &reached, end_user, story);
             let heavy = &self.gateway.operations.heavy;
             let ready = heavy.run(&self.caller, length, Box::pin(ready)).await??;
+            let sent = &ready.encoded.request.body;
+            self.check_body(&ready.target.origin, sent, body).await?;
             self.note(&ready, &reached, place);
             self.ticket.request_is_ready();
             let (answer, base) =
@@ -231,68 +233,6 @@ impl<'g> Exchange<'g> {
         self.gateway.replay.stories().tail(&ready.tenant, parent.as_ref()?, Some(*era)).await
     }
 
-    /// Passes on what no dialect of ours reads.
-    pub(crate) async fn other(&self, method: &str, request: Request) -> Result<Answered, Problem> {
-        if self.caller.admission.is_limited() {
-            let message = "this key may ask for some models only, and for nothing else";
-            return Err(Problem::new(403, message));
-        }
-        if self.caller.admission.has_budget() && !is_free(method, bare(&request.path)) {
-            let message = "this key has a budget, and nobody knows what this costs";
-            return Err(Problem::new(403, message));
-        }
-        if Claims::are_in(request.path.as_bytes()) || Claims::are_in(&request.body) {
-            let message = "this holds ids or handles of the gateway's own, which no provider knows: ask without them";
-            return Err(Problem::new(400, message));
-        }
-        let nobody = format!("no provider answers {method} {}", bare(&request.path));
-        let nobody = || Problem::new(404, nobody);
-        // Where a model is named, its own provider answers.
-        let directory = &self.gateway.directory;
-        let named = dialect::names(&self.wire, &request.path, self.body.as_ref()).model;
-        let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
-        let (reached, request) = match named {
-            Some((all, name)) => {
-                let same = all.into_iter().find(|reached| reached.provider.wire == self.wire);
-                let reached = same.ok_or_else(nobody)?;
-                let renamed = dialect::renamed(&self.wire, request, &name, &reached.model);
-                (reached, renamed)
-            }
-            None => (directory.of_wire(&self.wire).ok_or_else(nobody)?, request),
-        };
-        // Bases of OpenAI's kind hold the version already.
-        let path = match self.wire.as_str() {
-            "openai-chat" | "openai-responses" => {
-                request.path.strip_prefix("/v1").unwrap_or(&request.path)
-            }
-            _ => &request.path,
-        };
-        let sent = Sent {
-            endpoint: reached.endpoint.clone(),
-            model: Some(reached.model.clone()),
-            method: method.into(),
-            path: path.into(),
-            headers: request.headers.clone(),
-            body: request.body.clone(),
-            credential: self.caller.credential.clone(),
-        };
-        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
-        let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| self.failed(&error))?;
-        self.ticket.note_first_byte();
-        refuse_redirect(&answer, &reached)?;
-        let ticket = Arc::clone(&self.ticket);
-        let body = answer.body.map(move |chunk| {
-            chunk.map_err(|error| {
-                ticket.note(|facts| facts.problem = Some(error.to_string()));
-                Cut(error.to_string())
-            })
-        });
-        let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, true));
-        let (status, headers) = (answer.status, passed.cloned().collect());
-        Ok(Answered { status, headers, body: Outgoing::Stream(Box::pin(body)) })
-    }
-
     async fn send(
         &self,
         ready: &Ready,
@@ -332,12 +272,6 @@ fn named(mut answered: Answered, node: &NodeId) -> Answered {
 
 pub(crate) fn speaker(wire: &Wire) -> Result<&'static dyn Codec, Problem> {
     codec(wire).ok_or_else(|| Problem::new(500, format!("nobody here speaks {wire}")))
-}
-
-/// Whether something of a dialect costs nothing.
-fn is_free(method: &str, path: &str) -> bool {
-    let counts = ["count_tokens", ":countTokens", "/input_tokens"];
-    method == "GET" || counts.iter().any(|end| path.ends_with(end))
 }
 
 /// Whether another target may be tried.

@@ -5,22 +5,25 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
+use axum::http::header::CONNECTION;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use throughline_codec::Catalog;
 use throughline_core::json::{Measure, SizeLimits, TooMany};
-use throughline_core::{
-    Credential, Json, Name, Provider, Request, Tenant, Tree, Upstream, Wire, json,
-};
+use throughline_core::{Credential, Json, Name, Provider, Request, Tenant, Tree, Upstream, Wire};
 
 use crate::access::{self, Admission, Keyring};
 use crate::compression;
 use crate::console::assets;
 use crate::dialect::{self, Door};
 use crate::exchange::{Caller, Cut, Exchange, Problem};
-use crate::letta::{self, AgentApi};
+use crate::forward::not_allowed;
+use crate::letta::{self, AgentApi, Denied};
+use crate::models;
+use crate::objects::{METHODS, Passthrough};
 use crate::operations::{LARGE, Operations, Ticket, whole_body};
 use crate::own;
 use crate::prefix::PrefixPolicy;
@@ -85,6 +88,10 @@ pub struct Gateway {
     pub keyring: Arc<dyn Keyring>,
     /// Whether it answers other machines although there are no keys.
     pub allow_open: bool,
+    /// The names of hosts under which other machines may reach it without a key.
+    pub hosts: Vec<Name>,
+    /// The paths that are forwarded although the gateway does not know them.
+    pub passthrough: Passthrough,
     /// The largest body that is read.
     pub body_limit: usize,
     /// The deepest nesting of its JSON.
@@ -108,6 +115,9 @@ impl Gateway {
 async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
+    if !METHODS.contains(&parts.method.as_str()) {
+        return refuse_method(&gateway, &parts, path);
+    }
     if let Some(answered) = own::health(&gateway, &path).await {
         return answered;
     }
@@ -130,27 +140,35 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     let headers = passed_on(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
     let door = dialect::door(&method, &request);
-    let wire = match &door {
-        Door::Call(wire)
-        | Door::Count(wire)
-        | Door::Models(wire)
-        | Door::Other(wire)
-        | Door::Nowhere(wire) => wire.clone(),
-        Door::Story(_) => Wire::OPENAI_CHAT,
-        Door::Response(..) => Wire::OPENAI_RESPONSES,
-    };
+    let wire = door.wire();
     let caller = match admitted(&gateway, &method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
+        Err(problem) if door == Door::NoAgentPath => {
+            gateway.operations.turn_away(&wire, problem.status);
+            return Denied::from(problem).told().into_response();
+        }
         Err(problem) => return turned_away(&gateway, &wire, &problem),
     };
     if let Some(answered) = own::answer(&gateway, &caller, &method, &request.path).await {
         return answered;
     }
     match door {
-        Door::Models(wire) => return models(&gateway, &wire),
+        Door::Models(wire) => return models::list(&gateway, &caller, &wire).into_response(),
+        Door::Model(_, name) => {
+            return match models::one(&gateway, &caller, &wire, &name) {
+                Ok(answered) => answered.into_response(),
+                Err(problem) => turned_away(&gateway, &wire, &problem),
+            };
+        }
         Door::Nowhere(_) => {
             let message = format!("there is nothing at {}: see docs/gateway.md", parts.uri.path());
             return turned_away(&gateway, &wire, &Problem::new(404, message));
+        }
+        Door::NoAgentPath => {
+            gateway.operations.turn_away(&wire, 404);
+            let path = parts.uri.path();
+            let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
+            return Denied::new(404, message).told().into_response();
         }
         Door::Call(_) | Door::Count(_) | Door::Story(_) | Door::Response(..) | Door::Other(_) => {}
     }
@@ -171,9 +189,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             Door::Response(id, wanted) => {
                 Box::pin(exchange.response(&id, wanted, &method, request)).await
             }
-            Door::Models(_) | Door::Other(_) | Door::Nowhere(_) => {
-                Box::pin(exchange.other(&method, request)).await
-            }
+            Door::Models(_)
+            | Door::Model(..)
+            | Door::Other(_)
+            | Door::Nowhere(_)
+            | Door::NoAgentPath => Box::pin(exchange.other(&method, request)).await,
         }
     };
     match answered.await {
@@ -186,6 +206,14 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             refused(&wire, &problem)
         }
     }
+}
+
+/// The answer to a method that is never forwarded.
+fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> Response {
+    let request = Request { path, headers: passed_on(&parts.headers), body: Bytes::new() };
+    let wire = dialect::door("GET", &request).wire();
+    gateway.operations.turn_away(&wire, 405);
+    not_allowed(&wire, parts.method.as_str(), &METHODS).into_response()
 }
 
 /// Receives a body within the limits, and parses it once, for all who read it; no tree where it is not JSON.
@@ -284,6 +312,7 @@ async fn admitted(
         token.is_some_and(|token| gateway.operations.is_token(token))
     };
     let end_user = headers.get(END_USER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
+    let address = access::address(headers, uri.authority());
     match &admission {
         Admission::Refused if key.is_some() => {
             refused(401, "this key is not known here, or was revoked: see `throughline keys list`")
@@ -298,6 +327,19 @@ async fn admitted(
              or make a key with `throughline keys create`",
             )
         }
+        Admission::Open
+            if gateway.allow_open
+                && !access::is_known_host(headers, uri.authority(), &gateway.hosts) =>
+        {
+            refused(
+                403,
+                "this gateway has no keys, and this name of it is not listed: list it in `hosts` of \
+                 [server], ask by its IP address, or make a key with `throughline keys create`",
+            )
+        }
+        Admission::Open if access::is_from_other_site(headers) => {
+            refused(403, "this gateway has no keys, so it does not answer pages of other sites")
+        }
         Admission::Open if access::is_change_by_page(method, headers) && !has_token() => refused(
             403,
             "a page that changes something shows the token of GET /v1/throughline/token in the \
@@ -305,11 +347,11 @@ async fn admitted(
         ),
         Admission::Key { tenant, .. } => {
             let tenant = tenant.clone();
-            Ok(Caller { tenant, end_user, credential, admission })
+            Ok(Caller { tenant, end_user, credential, admission, address })
         }
         Admission::Open => {
             let tenant = Tenant::from("default");
-            Ok(Caller { tenant, end_user, credential, admission })
+            Ok(Caller { tenant, end_user, credential, admission, address })
         }
     }
 }
@@ -378,48 +420,7 @@ pub(crate) fn plain(status: StatusCode, said: &Json) -> Response {
     response
 }
 
-fn models(gateway: &Gateway, wire: &Wire) -> Response {
-    let names = gateway.directory.models();
-    let list = json::object(|o| match wire.as_str() {
-        "gemini" => {
-            o.array("models", |a| {
-                for name in &names {
-                    a.object(|o| {
-                        o.string("name", &format!("models/{name}")).string("displayName", name);
-                        o.array("supportedGenerationMethods", |a| {
-                            a.string("generateContent").string("countTokens");
-                        });
-                    });
-                }
-            });
-        }
-        "anthropic-messages" => {
-            o.array("data", |a| {
-                for name in &names {
-                    a.object(|o| {
-                        o.string("type", "model").string("id", name).string("display_name", name);
-                        o.string("created_at", "2026-01-01T00:00:00Z");
-                    });
-                }
-            });
-            o.bool("has_more", false).maybe_string("first_id", names.first().map(|name| &**name));
-            o.maybe_string("last_id", names.last().map(|name| &**name));
-        }
-        _ => {
-            o.string("object", "list").array("data", |a| {
-                for name in &names {
-                    a.object(|o| {
-                        o.string("id", name).string("object", "model").number("created", 0);
-                        o.string("owned_by", "throughline");
-                    });
-                }
-            });
-        }
-    });
-    plain(StatusCode::OK, &list)
-}
-
-/// The headers that speak of the connection or hold a key: none of them goes on.
+/// The headers that belong to the connection, to the way to us, or to a key. None of them is forwarded.
 const OWN: &[&str] = &[
     "host",
     "connection",
@@ -437,15 +438,31 @@ const OWN: &[&str] = &[
     "x-goog-api-key",
     "api-key",
     "cookie",
+    "forwarded",
+    "via",
     END_USER,
     TOKEN,
 ];
+
+/// What the names of headers begin with that proxies add. None of them is forwarded.
+const PROXIES: &str = "x-forwarded-";
 
 /// The header in which a page of our own shows that it is one.
 const TOKEN: &str = "x-throughline-token";
 
 fn passed_on(headers: &HeaderMap) -> Vec<(Name, Name)> {
-    let passed = headers.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
+    // A header that `Connection` names belongs to this connection.
+    let connection: Vec<String> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let is_ours = |name: &str| {
+        OWN.contains(&name) || name.starts_with(PROXIES) || connection.iter().any(|own| own == name)
+    };
+    let passed = headers.iter().filter(|(name, _)| !is_ours(name.as_str()));
     passed
         .filter_map(|(name, value)| {
             let (name, value) = (name.as_str(), value.to_str().ok()?);

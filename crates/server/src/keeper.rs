@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{Digest, Json, NodeId, Reply, Stop, StoreError, Wire};
+use throughline_core::{
+    Digest, Json, Name, NodeId, Origin, Reply, Stop, StoreError, Tenant, Usage, Wire,
+};
 use tokio::time::timeout;
 
+use crate::objects;
 use crate::operations::{Capture, Ticket};
 use crate::replay::{Answered, Conversation, Replay};
 use crate::stored;
@@ -25,6 +28,17 @@ pub(crate) struct Keeper {
     /// How long the end of an answer is held for it.
     pub(crate) longest: Duration,
     pub(crate) ticket: Arc<Ticket>,
+    /// The tenant that owns the ids in the answer, where the caller has a gateway key.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// The tenant that owns the ids in an answer.
+pub(crate) struct Owner {
+    pub(crate) tenant: Tenant,
+    /// The body of the request.
+    pub(crate) asked: Bytes,
+    /// Whether the caller may use the id before the answer ends, as that of a background response.
+    pub(crate) is_early: bool,
 }
 
 /// A call of which something is to be kept.
@@ -47,6 +61,10 @@ impl Keeper {
             facts.usage = Some(reply.usage);
             facts.is_whole = reply.stop != Stop::Cut;
         });
+        // A captured turn carries its ids; the ids of every other answer are recorded here.
+        if self.open.is_none() || reply.stop == Stop::Cut || reply.items.is_empty() {
+            self.record_ids(&reply).await;
+        }
         let Some(Open { conversation, mut story }) = self.open.take() else { return };
         story.ends(&reply);
         story.cost = self.ticket.cost(&reply.usage);
@@ -80,6 +98,37 @@ impl Keeper {
             let lost = Capture::Lost("the store took too long".to_owned());
             self.ticket.note(|facts| facts.capture = lost);
         }
+    }
+
+    /// Records the id of an answer that has begun, where the caller may use it before the end.
+    pub(crate) async fn begin(&self, id: Option<&Name>, origin: &Arc<Origin>) {
+        let is_early = self.owner.as_ref().is_some_and(|owner| owner.is_early);
+        if let Some(id) = id.filter(|_| is_early) {
+            let reply = Reply {
+                id: Some(id.clone()),
+                items: Vec::new(),
+                stop: Stop::Cut,
+                usage: Usage::default(),
+                origin: Arc::clone(origin),
+                extras: Vec::new(),
+            };
+            self.record_ids(&reply).await;
+        }
+    }
+
+    /// Records that the caller's tenant owns the ids in an answer.
+    async fn record_ids(&self, reply: &Reply) {
+        let Some(owner) = &self.owner else { return };
+        let ids = objects::ids_of_reply(reply, Some(&owner.asked));
+        let account = objects::account_of(&reply.origin);
+        let recording = self.replay.record_objects(&owner.tenant, account, &ids);
+        let failed = match timeout(self.longest, recording).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store took too long".to_owned(),
+        };
+        let lost = format!("the owner of the answer's ids was not recorded: {failed}");
+        self.ticket.note(|facts| facts.capture = Capture::Lost(lost));
     }
 
     /// Keeps the story of a call that has no answer.

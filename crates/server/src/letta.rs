@@ -66,6 +66,7 @@ use crate::letta::drives::Drives;
 pub use crate::letta::openapi::document as openapi;
 pub(crate) use crate::letta::openapi::page;
 use crate::letta::query::Query;
+pub(crate) use crate::letta::query::{decode_query, decode_segment};
 use crate::letta::routes::Op;
 pub(crate) use crate::letta::routes::{Found, find};
 pub use crate::letta::routes::{Route, routes};
@@ -192,7 +193,11 @@ pub(crate) async fn answer(
 async fn perform(asked: &Asked<'_>, op: Op) -> Told {
     match op {
         Op::Health => Ok(shapes::health()),
-        Op::Models => Ok(shapes::models(&asked.gateway.directory.models())),
+        Op::Models => {
+            let names = asked.gateway.directory.models().into_iter();
+            let names = names.filter(|name| asked.caller.admission.allows(name));
+            Ok(shapes::models(&names.collect::<Vec<Name>>()))
+        }
         Op::Tools => Ok(agents::all_tools(asked)),
         Op::CreateAgent => agents::create(asked).await,
         Op::ListAgents => agents::list(asked).await,

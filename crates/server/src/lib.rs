@@ -12,11 +12,14 @@ mod console;
 mod count;
 mod dialect;
 mod exchange;
+mod forward;
 mod gateway;
 mod keeper;
 mod letta;
 mod listen;
 mod model_name;
+mod models;
+mod objects;
 mod operations;
 mod own;
 mod prefix;
@@ -35,6 +38,7 @@ pub use crate::console::RunTraces;
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
 pub use crate::letta::{AgentApi, Route, openapi, routes};
 pub use crate::listen::serve;
+pub use crate::objects::{InvalidPattern, Passthrough, object_members, object_routes};
 pub use crate::operations::{
     Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Traces, Unpriced, UsageRow,
     Used, UsedFor, usage_log,

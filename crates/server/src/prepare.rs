@@ -7,7 +7,7 @@ use throughline_codec::{
     Asked, Codec, CodecError, IssuedSeals, Reach, Transcript, Verdict, audit, recount, repair,
 };
 use throughline_core::{
-    Body, Call, Did, Encoded, Item, ItemId, Name, Request, Target, Tenant, Tree, Warning, Why,
+    Body, Call, Did, Encoded, Item, ItemId, Name, Request, Target, Tenant, Tree, Warning, Why, Wire,
 };
 
 use crate::dialect::{self, Names};
@@ -70,7 +70,17 @@ impl Exchange<'_> {
         if !self.caller.admission.allows(asked) {
             return Err(Problem::new(403, format!("this key may not ask for {asked}")));
         }
-        self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))
+        let all =
+            self.gateway.directory.reach(asked).map_err(|message| Problem::new(404, message))?;
+        // Gemini's paths hold the name of the model: it must not lead to another path.
+        let is_path = |reached: &Reached| {
+            reached.provider.wire == Wire::GEMINI
+                && (reached.model.contains(['\\', '?', '#', '%']) || reached.model.contains(".."))
+        };
+        if all.iter().any(is_path) {
+            return Err(Problem::new(404, format!("there is no model `{asked}`")));
+        }
+        Ok(all)
     }
 
     /// Makes a request ready for whom it reaches. `body` is what came, parsed; the request may differ from that.
@@ -141,12 +151,14 @@ impl Exchange<'_> {
         Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
     }
 
-    /// The target that a request reaches, and the tenant whose conversation it is.
+    /// The target that a request reaches, and the tenant whose conversation it is. A gateway key decides the tenant; without one,
+    /// a caller's own provider key does. The account is the caller's own wherever its key goes out.
     pub(crate) fn target(&self, reached: &Reached) -> (Target, Tenant) {
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().name_of_caller(key.reveal()));
         let account = callers.as_ref().unwrap_or(&reached.account);
-        let tenant = callers.clone().map_or_else(|| self.caller.tenant.clone(), Tenant);
+        let tenant = callers.clone().filter(|_| !self.caller.admission.is_key());
+        let tenant = tenant.map_or_else(|| self.caller.tenant.clone(), Tenant);
         (self.gateway.catalog.target(&reached.provider, &reached.model, account), tenant)
     }
 

@@ -51,6 +51,7 @@ use throughline_core::{
     StoreError, Tenant, VaultKey, Why,
 };
 
+use crate::objects::OwnedIds;
 use crate::replay::behind::Behind;
 pub use crate::replay::capture::Turn;
 pub(crate) use crate::replay::capture::{Answered, TURN};
@@ -68,6 +69,8 @@ pub struct Replay {
     chains: Chains,
     memo: Memo,
     stories: Stories,
+    /// Ids of objects that are known to be owned.
+    pub(crate) owned: OwnedIds,
     /// Where answers do not wait until they are kept.
     behind: Option<Behind>,
 }
@@ -77,7 +80,7 @@ impl Replay {
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
         let stories = Stories::new(Arc::clone(&store));
         let (chains, memo) = (Chains::default(), Memo::default());
-        Self { store, claims, chains, memo, stories, behind: None }
+        Self { store, claims, chains, memo, stories, owned: OwnedIds::default(), behind: None }
     }
 
     /// The same, but no answer waits until it is kept: one that is out may be lost if the process ends in that moment.

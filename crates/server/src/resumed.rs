@@ -17,7 +17,7 @@ pub(crate) enum Resumed {
     Nothing,
     /// A response that was kept here, with the request as if its caller had sent all of the conversation.
     From(Box<Stored>, Bytes),
-    /// A response that was not kept here: the provider may know it.
+    /// A response that was not kept here. Its provider may know it, if the caller received it from there.
     Unknown(Name),
 }
 
@@ -75,7 +75,7 @@ impl Exchange<'_> {
         Ok(Resumed::From(stored, whole))
     }
 
-    /// What is asked of a response by its id. One that was not kept here may be the provider's.
+    /// Answers a request for a response by its id. One that was not kept here may be the provider's.
     pub(crate) async fn response(
         &self,
         id: &str,
@@ -122,11 +122,11 @@ impl Exchange<'_> {
     }
 }
 
-/// In OpenAI's own words.
-fn no_previous(id: &str) -> Problem {
+/// The error for a response that cannot be continued, in OpenAI's own words.
+pub(crate) fn no_previous(id: &str) -> Problem {
     let message = format!("Previous response with id '{id}' not found.");
     let code = Some((PREVIOUS, "previous_response_not_found"));
-    Problem { code, ..Problem::new(400, message) }
+    Problem { code, ..Problem::new(404, message) }
 }
 
 fn no_response(id: &str) -> Problem {

@@ -287,6 +287,9 @@ impl Passage {
     async fn hear(&mut self, events: Vec<Event>, broke: Option<&str>, written: &mut Vec<u8>) {
         note(&self.ticket, &events, &mut self.heard);
         for event in events {
+            if let Event::Began { id, origin } = &event {
+                self.keeper.begin(id.as_ref(), origin).await;
+            }
             if let Event::Ended(reply) = &event
                 && !self.is_kept
             {

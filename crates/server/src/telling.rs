@@ -24,10 +24,11 @@ impl Exchange<'_> {
         Err(Problem::new(404, format!("there is no call {node}")))
     }
 
-    /// Whose calls are the caller's own: its key's, and those that it made with a provider's key of its own.
+    /// The tenants whose calls the caller may read. A gateway key has one tenant. Without a key, the calls that the caller made
+    /// with its own provider key belong to a tenant of that key.
     pub(crate) fn tenants(&self) -> Vec<Tenant> {
         let claims = self.gateway.replay.claims();
-        let own = self.caller.credential.as_ref();
+        let own = self.caller.credential.as_ref().filter(|_| !self.caller.admission.is_key());
         let own = own.map(|key| Tenant(claims.name_of_caller(key.reveal())));
         std::iter::once(self.caller.tenant.clone()).chain(own).collect()
     }

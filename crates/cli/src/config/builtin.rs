@@ -78,6 +78,28 @@ pub(crate) fn providers(
     [simulators].into_iter().chain(rows).collect()
 }
 
+/// A built-in row as the file's providers leave it. Some vendors have a row for each of their wires, as `openai` and
+/// `openai-chat`, at one address. Where the file gives the first row another address or key, the other rows follow it: no request
+/// of a provider that the operator redefined goes to the vendor.
+pub(crate) fn moved(
+    row: ProviderSettings,
+    declared: &[ProviderSettings],
+    catalog: &Catalog,
+) -> ProviderSettings {
+    let Endpoint::Remote(built_in) = &row.endpoint else { return row };
+    let home = |name: &str| catalog.provider(name).map(|row| row.base_url.clone());
+    let place_of = |other: &ProviderSettings| {
+        let rest = row.name.strip_prefix(&*other.name)?;
+        let (own, home) = (home(&row.name)?, home(&other.name)?);
+        let path = own.strip_prefix(&*home).filter(|_| rest.starts_with('-'))?;
+        let Endpoint::Remote(place) = &other.endpoint else { return None };
+        Some((Name::from(format!("{}{path}", place.base_url)), other.credential.clone()))
+    };
+    let Some((base_url, credential)) = declared.iter().find_map(place_of) else { return row };
+    let moved = Arc::new(Provider { base_url, ..Provider::clone(built_in) });
+    ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
+}
+
 /// Where the usual variables say that a row is. One that cannot be heard is noted.
 pub(crate) fn address(
     row: &Provider,

@@ -15,6 +15,7 @@ const WHOLE: &str = r#"
 [server]
 listen = "0.0.0.0:80"
 allow_open = true
+hosts = ["gateway.example.com"]
 [store]
 url = "postgres://me@db/threads"
 master_key_env = "MASTER"
@@ -29,6 +30,7 @@ entry_limit = 5_000
 item_limit = 500
 tool_limit = 50
 max_request_memory = "2GiB"
+passthrough = ["GET /v1/videos/*", "/v1/evals*"]
 [gateway.timeouts]
 client_headers = 5
 slow_reader = "10s"
@@ -94,6 +96,11 @@ fn every_key_is_read() {
     assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
     assert_eq!((gateway.entry_limit, gateway.item_limit, gateway.tool_limit), (5_000, 500, 50));
     assert_eq!(gateway.max_request_memory, 2 << 30);
+    assert_eq!(
+        gateway.passthrough,
+        ["GET /v1/videos/*", "/v1/evals*"].map(throughline_core::Name::from)
+    );
+    assert_eq!(config.server.hosts, ["gateway.example.com"].map(throughline_core::Name::from));
     let timeouts = Timeouts {
         client_headers: Duration::from_secs(5),
         client_body: Duration::from_secs(30),
@@ -106,7 +113,7 @@ fn every_key_is_read() {
         queue: Duration::from_secs(10),
     };
     assert_eq!(gateway.timeouts, timeouts);
-    assert_eq!(config.lines["gateway.timeouts.idle"], 24);
+    assert_eq!(config.lines["gateway.timeouts.idle"], 26);
     let price = |model: &str| config.prices.of("openai", model);
     let dear = Price { input: Some(1_250_000), output: Some(10_000_000), ..Price::default() };
     assert_eq!(price("gpt-5.6"), Some(dear));
@@ -130,16 +137,16 @@ fn a_provider_is_a_row_with_what_the_file_says() {
     };
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
     let work = own("sk-work", Some("WORK_KEY"));
-    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(23)));
+    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(25)));
     // On another wire it is the row that its kind has there.
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
-    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(27)));
+    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(29)));
     let gemini = ("own", "gemini", "http://localhost:9000");
-    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(32)));
+    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(34)));
     // What is called as a row is that row.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
-    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(35)));
+    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(37)));
     let names = config.routes.providers().iter().filter(|one| &*one.name == "deepseek");
     assert_eq!(names.count(), 1, "it stands in place of the built-in one");
 }
@@ -238,6 +245,18 @@ fn wrong_values_are_told_with_what_to_write() {
         ),
         ("[gateway]\nbody_limit = \"much\"", format!("2:14: `body_limit` {bytes}")),
         ("[gateway]\nbody_limit = 0", format!("2:14: `body_limit` {bytes}")),
+        (
+            "[gateway]\npassthrough = [\"FETCH /v1/videos\"]",
+            "2:16: `passthrough` has a pattern that cannot be read: `FETCH` is not one of GET, HEAD, \
+             POST, PUT, PATCH, DELETE"
+                .to_owned(),
+        ),
+        (
+            "[server]\nhosts = [\"http://gateway\"]",
+            "2:10: `hosts` has names without scheme, port and `*`: write \
+             hosts = [\"gateway.example.com\"]"
+                .to_owned(),
+        ),
         (
             "[gateway]\nmax_streams = -1",
             "2:15: `max_streams` must be a whole number from 1 on: write max_streams = 4096"

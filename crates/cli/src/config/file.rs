@@ -6,6 +6,7 @@ use std::time::Duration;
 use throughline_codec::Catalog;
 use throughline_core::{Json, Name, RedactionPolicy, fits};
 use throughline_provider::{Lookup, Unheard};
+use throughline_server::Passthrough;
 use throughline_tools::{Declared, Problems};
 use toml::de::DeTable;
 
@@ -119,7 +120,11 @@ fn fill(
     }
     let is_replaced = |name: &str| sections.iter().any(|(own, _)| *own == name);
     let rest = builtin::providers(catalog, variable, notes).into_iter();
-    providers.extend(rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)));
+    let rest: Vec<ProviderSettings> =
+        rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)).collect();
+    let rest = rest.into_iter().map(|row| builtin::moved(row, &providers, catalog));
+    let rest: Vec<ProviderSettings> = rest.collect();
+    providers.extend(rest);
     let mut routes = Routes::new(providers, Vec::new());
     let mut read: Vec<Route> = Vec::new();
     for section in root.list("routes", notes) {
@@ -138,7 +143,7 @@ fn fill(
 }
 
 fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
-    section.takes_only(&["listen", "allow_open", "log"], notes);
+    section.takes_only(&["listen", "allow_open", "hosts", "log"], notes);
     let mut server = Server::default();
     if let Some(At { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
         match value.parse::<SocketAddr>() {
@@ -151,6 +156,16 @@ fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
         }
     }
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
+    if let Some(hosts) = section.texts("hosts", "\"gateway.example.com\"", notes) {
+        for host in &hosts.value {
+            if host.value.contains(['/', ':', '*', ' ']) {
+                let message = "`hosts` has names without scheme, port and `*`: write \
+                               hosts = [\"gateway.example.com\"]";
+                notes.error(host.at, message);
+            }
+        }
+        server.hosts = hosts.value.iter().map(|host| Name::from(host.value)).collect();
+    }
     server.log = section.choice("log", LogLevel::ALL, notes).unwrap_or(server.log);
     server
 }
@@ -240,12 +255,20 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
             "tool_limit",
             "max_streams",
             "max_request_memory",
+            "passthrough",
             "timeouts",
         ],
         notes,
     );
     let usual = Gateway::default();
     let timeouts = section.section("timeouts", notes);
+    let passthrough = section.texts("passthrough", "\"GET /v1/videos/*\"", notes);
+    let passthrough = passthrough.map(|patterns| patterns.value).unwrap_or_default();
+    for At { at, value } in &passthrough {
+        if let Err(error) = Passthrough::new([*value]) {
+            notes.error(*at, format!("`passthrough` has a pattern that cannot be read: {error}"));
+        }
+    }
     Gateway {
         replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
         capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
@@ -269,6 +292,7 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
         max_streams: section
             .count("max_streams", usual.max_streams, notes)
             .unwrap_or(usual.max_streams),
+        passthrough: passthrough.iter().map(|pattern| Name::from(pattern.value)).collect(),
         timeouts: timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes)),
     }
 }

@@ -66,6 +66,28 @@ fn a_name_is_an_alias_a_provider_and_model_or_claimed() {
     }
 }
 
+/// A vendor's rows for its other wires follow the row that the file redefines.
+#[test]
+fn no_row_of_a_redefined_provider_stays_at_the_vendor() {
+    let routes = routes(
+        "[providers.openai]\nbase_url = \"http://house:4501/v1\"\napi_key = \"sk-house\"\n\
+         [providers.deepseek]\nbase_url = \"http://house:4502\"\napi_key = \"sk-house\"\n",
+    );
+    for (name, wanted) in [
+        ("openai", "http://house:4501/v1"),
+        ("openai-chat", "http://house:4501/v1"),
+        ("deepseek-responses", "http://house:4502"),
+        ("deepseek-anthropic", "http://house:4502/anthropic"),
+        ("xai-chat", "https://api.x.ai/v1"),
+    ] {
+        let provider = routes.provider(name).unwrap();
+        let Endpoint::Remote(row) = &provider.endpoint else { panic!("{name} is elsewhere") };
+        assert_eq!(&*row.base_url, wanted, "{name}");
+        let is_own = matches!(provider.credential, Credential::Own { .. });
+        assert_eq!(is_own, name != "xai-chat", "{name}");
+    }
+}
+
 #[test]
 fn a_name_that_nobody_answers_to_comes_with_near_ones() {
     let routes = routes(FILE);

@@ -13,6 +13,8 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     /// Whether it may serve other machines without any key.
     pub(crate) allow_open: bool,
+    /// The names under which other machines may reach it without a key.
+    pub(crate) hosts: Vec<Name>,
     /// What is written to the log.
     pub(crate) log: LogLevel,
 }
@@ -20,7 +22,7 @@ pub(crate) struct Server {
 impl Default for Server {
     fn default() -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
-        Self { listen, allow_open: false, log: LogLevel::default() }
+        Self { listen, allow_open: false, hosts: Vec::new(), log: LogLevel::default() }
     }
 }
 
@@ -96,6 +98,8 @@ pub(crate) struct Gateway {
     pub(crate) max_streams: u32,
     /// The memory in bytes that all requests under way may be expected to take.
     pub(crate) max_request_memory: u64,
+    /// Patterns of the paths that are forwarded for keys although the gateway does not know them.
+    pub(crate) passthrough: Vec<Name>,
     /// How long it waits, and for what.
     pub(crate) timeouts: Timeouts,
 }
@@ -113,6 +117,7 @@ impl Default for Gateway {
             tool_limit: 4_096,
             max_streams: 4096,
             max_request_memory: 1 << 30,
+            passthrough: Vec::new(),
             timeouts: Timeouts::default(),
         }
     }

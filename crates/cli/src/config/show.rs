@@ -5,7 +5,7 @@ use std::time::Duration;
 use comfy_table::Cell;
 use owo_colors::OwoColorize as _;
 use throughline_codec::Catalog;
-use throughline_core::{Json, json};
+use throughline_core::{Json, Name, json};
 use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
@@ -53,6 +53,7 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     };
     put("server.listen", server.listen.to_string());
     put("server.allow_open", server.allow_open.to_string());
+    put("server.hosts", shown_list(&server.hosts));
     put("server.log", word(LogLevel::ALL, &server.log).to_owned());
     let url = store.url.clone().map_or_else(usual_url, Ok)?;
     put("store.url", without_password(&url));
@@ -70,6 +71,7 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     put("gateway.tool_limit", gateway.tool_limit.to_string());
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
+    put("gateway.passthrough", shown_list(&gateway.passthrough));
     let mut timeouts: Timeouts = gateway.timeouts;
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));
@@ -98,6 +100,10 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
         }
     }
     Ok(values)
+}
+
+fn shown_list(list: &[Name]) -> String {
+    if list.is_empty() { "none".to_owned() } else { list.join(", ") }
 }
 
 fn shown_time(time: Duration) -> String {

@@ -51,7 +51,17 @@ impl Directory for Phonebook {
     }
 
     fn of_wire(&self, wire: &Wire) -> Option<Reached> {
-        let row = self.catalog.default_provider(wire)?;
+        // OpenAI has one set of paths for both of its wires.
+        let wires = match wire.as_str() {
+            "openai-chat" | "openai-responses" => vec![Wire::OPENAI_RESPONSES, Wire::OPENAI_CHAT],
+            _ => vec![wire.clone()],
+        };
+        let rows = wires.iter().filter_map(|wire| self.catalog.default_provider(wire));
+        let rows: Vec<Arc<Provider>> = rows.collect();
+        let is_declared = |row: &&Arc<Provider>| {
+            self.routes.provider(&row.name).is_some_and(|settings| settings.line.is_some())
+        };
+        let row = rows.iter().find(is_declared).or(rows.first())?;
         self.reached(&row.name, "")
     }
 

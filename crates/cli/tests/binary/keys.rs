@@ -93,6 +93,16 @@ fn a_key_without_limits_says_so() {
 }
 
 #[test]
+fn a_key_for_a_tenant_of_the_gateways_own_is_refused() {
+    let kept = Kept::nothing("keys-reserved");
+    for tenant in ["throughline-usage", "throughline-other", "caller-0123"] {
+        let ran = kept.run(&["keys", "create", "--tenant", tenant]);
+        assert_eq!(ran.code, 2, "{tenant}: {}", ran.err);
+        assert!(ran.err.contains("choose another --tenant"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn who_gives_the_key_itself_does_not_read_it_again() {
     let kept = Kept::nothing("keys-secret");
     let made = kept.json(&["keys", "create"]);

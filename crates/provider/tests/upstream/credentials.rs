@@ -156,3 +156,27 @@ async fn metadata_services_are_refused_by_name_and_by_address() {
         assert_eq!(error, refused, "{base}");
     }
 }
+
+/// Headers that choose an account of a key go out with the caller's own key only.
+#[tokio::test]
+async fn account_headers_go_with_the_callers_own_key() {
+    const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
+    for (credential, callers, goes) in [
+        (key("own"), Some("callers"), false),
+        (key("own"), None, false),
+        (Source::Open, None, false),
+        (Source::Open, Some("callers"), true),
+        (Source::Caller, Some("callers"), true),
+    ] {
+        let server = Server::start(vec![answer(200, "", "ok")]).await;
+        let mut request = outgoing("/path");
+        request.headers.extend(ACCOUNTS.map(|name| (name.into(), "theirs".into())));
+        request.credential = callers.map(Credential::new);
+        client(endpoint("openai", &server.address, credential)).send(request).await.unwrap();
+        let seen = server.seen().remove(0);
+        for name in ACCOUNTS {
+            let is_there = seen.headers.iter().any(|(known, _)| known == name);
+            assert_eq!(is_there, goes, "{name}");
+        }
+    }
+}

@@ -25,7 +25,7 @@ enum Purpose {
 
 /// What a thread is for, by its name; nothing where it is a book of our own.
 fn purpose(id: &str) -> Option<Purpose> {
-    if id.starts_with("letta.") {
+    if id.starts_with("letta.") || id.starts_with(crate::objects::LOG) {
         return None;
     }
     if calls::is_conversation(id) {

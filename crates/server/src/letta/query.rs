@@ -10,7 +10,7 @@ impl Query {
     pub(crate) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decoded(name), decoded(value))
+            (decode_query(name), decode_query(value))
         });
         Self(pairs.collect())
     }
@@ -34,8 +34,17 @@ impl Query {
     }
 }
 
-/// Text without its percent signs and plus signs.
-pub(crate) fn decoded(text: &str) -> Name {
+/// A segment of a path, decoded. A plus sign stands for itself there.
+pub(crate) fn decode_segment(text: &str) -> Name {
+    decode(text, false)
+}
+
+/// A name or a value of a query, decoded. A plus sign is a space there.
+pub(crate) fn decode_query(text: &str) -> Name {
+    decode(text, true)
+}
+
+fn decode(text: &str, plus_is_space: bool) -> Name {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -47,7 +56,7 @@ pub(crate) fn decoded(text: &str) -> Name {
                 bytes.push(value);
                 rest = after.get(2..).unwrap_or_default();
             }
-            (b'+', _) => bytes.push(b' '),
+            (b'+', _) if plus_is_space => bytes.push(b' '),
             (other, _) => bytes.push(*other),
         }
     }
@@ -57,6 +66,12 @@ pub(crate) fn decoded(text: &str) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plus_sign_is_a_space_in_a_query_only() {
+        assert_eq!(&*decode_segment("a+b%20c%2B"), "a+b c+");
+        assert_eq!(&*decode_query("a+b%20c%2B"), "a b c+");
+    }
 
     #[test]
     fn values_are_decoded_and_listed() {

@@ -6,7 +6,7 @@
 
 use throughline_core::Name;
 
-use crate::letta::query::{Query, decoded};
+use crate::letta::query::{Query, decode_segment};
 
 /// A path, and what it does.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,7 @@ fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
             if step.is_empty() {
                 return None;
             }
-            ids.push(decoded(step));
+            ids.push(decode_segment(step));
         } else if wanted != step {
             return None;
         }

@@ -8,6 +8,7 @@ use throughline_core::{
     store_items,
 };
 
+use crate::objects;
 use crate::replay::chain::Visible;
 use crate::replay::memo::Captured;
 use crate::replay::{Conversation, Replay, chain, judge};
@@ -229,6 +230,7 @@ impl Marks {
         let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
         let ids = whole.chain(ids_in(&turn.reply.items));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
+        keys.extend(objects::keys_of_reply(turn.reply, turn.story.map(|story| &story.texts.came)));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
         if let Some((digest, _)) = after {

@@ -55,6 +55,9 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
+    /// What the names of callers with a provider key of their own begin with.
+    pub const CALLER: &str = "caller-";
+
     /// Claims under that key. Whoever has it can make claims, so it is as secret as the store's own.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key: blake3::derive_key("throughline 2026-11 claims v1", &key) }
@@ -168,7 +171,7 @@ impl Claims {
     /// A name for whoever has that key: the same for the same key, and it tells nothing of it.
     pub fn name_of_caller(&self, key: &str) -> Name {
         let nobody = Tenant::from("");
-        Name::from(format!("caller-{}", self.authenticator(&nobody, &["caller", key], 20)))
+        Name::from(format!("{}{}", Self::CALLER, self.authenticator(&nobody, &["caller", key], 20)))
     }
 
     /// An authenticator over the tenant and these words.

@@ -55,7 +55,8 @@ async fn what_is_mistyped_of_ours_goes_to_no_provider() {
     {
         let (status, answer) = gate.raw(path, b"{}".to_vec(), &[]).await;
         assert_eq!(status, 404, "{path}: {answer}");
-        assert!(message(Say::Chat, &answer).contains("there is nothing at"), "{answer}");
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains("the agent API has no POST"), "{answer}");
     }
 }
 

@@ -21,6 +21,7 @@ mod fidelity;
 mod harness;
 mod hold;
 mod house;
+mod isolation;
 mod letta;
 mod lossy;
 mod minds;

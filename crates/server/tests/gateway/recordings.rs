@@ -13,7 +13,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use throughline_core::{Answer, Answering, Boxed, Name, Outgoing, Tenant, Upstream, Wire};
-use throughline_server::{Admission, Allowance, Directory, Keyring, Reached, ReplayMode};
+use throughline_server::{
+    Admission, Allowance, Directory, Keyring, Passthrough, Reached, ReplayMode,
+};
 use throughline_store::Journal;
 use throughline_testkit::{Exchange, Folder, figure, recordings, skip};
 
@@ -140,6 +142,8 @@ impl Theatre {
         let opening = Opening {
             keyring: Arc::new(Names),
             directory: Arc::<Stage>::clone(&stage),
+            // The recorded clients name files that were never uploaded here.
+            passthrough: Passthrough::new(["/*"]).unwrap(),
             ..Opening::of(ReplayMode::Repair)
         };
         let (url, journal, folder) = serve(Arc::<Stage>::clone(&stage), opening).await;

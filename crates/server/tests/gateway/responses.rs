@@ -78,7 +78,10 @@ async fn what_is_not_kept_cannot_be_gone_on_from() {
             assert_eq!(status, 404, "{model} {previous}");
             let body = json!({"model": model, "input": "Hi", "previous_response_id": previous});
             let (status, error) = create(&gate, &body).await;
-            assert_eq!(status, 400, "{model} {previous}: {error}");
+            // An open gateway lets the provider itself answer for an id that may be its own.
+            let is_providers = model == MODELS[1] && !previous.starts_with("resp_tl");
+            let expected = if is_providers { 400 } else { 404 };
+            assert_eq!(status, expected, "{model} {previous}: {error}");
             let message = format!("Previous response with id '{previous}' not found.");
             let expected = json!({"error": {"message": message, "type": "invalid_request_error",
                 "param": "previous_response_id", "code": "previous_response_not_found"}});
@@ -102,7 +105,7 @@ async fn a_deleted_response_is_gone_and_the_conversation_stays() {
             assert_eq!(gate.get(&path).await.0, 404, "{path}");
         }
         assert_eq!(delete(&gate, &first).await.0, 404);
-        assert_eq!(create(&gate, &next).await.0, 400);
+        assert_eq!(create(&gate, &next).await.0, 404);
         let body = json!({"model": model, "input": "Three", "previous_response_id": second});
         answered(&gate, &body).await;
     }
@@ -116,12 +119,12 @@ async fn a_response_is_its_end_users_own() {
         let body = json!({"model": model, "input": "Hi", "safety_identifier": "ann"});
         let first = id(&answered(&gate, &body).await);
         let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
-        assert_eq!(create(&gate, &next("bob")).await.0, 400);
+        assert_eq!(create(&gate, &next("bob")).await.0, 404);
         answered(&gate, &next("ann")).await;
         // A header says it for any request.
         let body =
             json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
-        for (user, expected) in [("ann", 200), ("bob", 400)] {
+        for (user, expected) in [("ann", 200), ("bob", 404)] {
             let headers = [("x-throughline-user", user)];
             let body = body.clone().into_bytes();
             assert_eq!(gate.raw("/v1/responses", body, &headers).await.0, expected, "{user}");

@@ -14,8 +14,8 @@ use throughline_codec::{Catalog, Frame, Framer, Framing};
 use throughline_core::{Boxed, Name, Provider, Store, Upstream, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
-    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Limits, Operations, PrefixPolicy,
-    Reached, Replay, ReplayMode, Silent, Unpriced,
+    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Limits, Operations, Passthrough,
+    PrefixPolicy, Reached, Replay, ReplayMode, Silent, Unpriced,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -130,6 +130,9 @@ pub(crate) struct Opening {
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) directory: Arc<dyn Directory>,
+    /// The paths that are forwarded although the gateway does not know them.
+    pub(crate) passthrough: Passthrough,
+    pub(crate) allow_open: bool,
     /// Makes the agents, where there are any.
     pub(crate) agents: Option<MakeAgents>,
 }
@@ -146,6 +149,8 @@ impl Opening {
             prefix: PrefixPolicy::default(),
             keyring: Arc::new(NoKeys),
             directory: Arc::new(directory),
+            passthrough: Passthrough::default(),
+            allow_open: false,
             agents: None,
         }
     }
@@ -187,7 +192,9 @@ pub(crate) async fn serve_on(
         mode: opening.mode,
         prefix: opening.prefix,
         keyring: opening.keyring,
-        allow_open: false,
+        allow_open: opening.allow_open,
+        hosts: vec!["gateway.example".into()],
+        passthrough: opening.passthrough,
         body_limit: 64 << 20,
         depth_limit: 512,
         operations: Arc::new(operations),

@@ -305,6 +305,8 @@ impl House {
             prefix: throughline_server::PrefixPolicy::default(),
             keyring: Arc::new(Keys(plan.admission)),
             allow_open: false,
+            hosts: Vec::new(),
+            passthrough: throughline_server::Passthrough::default(),
             body_limit: plan.body_limit,
             depth_limit: 512,
             operations: Arc::new(operations),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use throughline_server::routes;
+use throughline_testkit::figure;
 
 use crate::letta::scene::{Scene, said};
 
@@ -113,6 +114,22 @@ async fn no_route_shows_another_tenant_anything() {
         }
     }
     assert_eq!(tried.len(), routes().len());
+    // The document names every route, so every path of it was tried.
+    let (_, document) = scene.send("them", "GET", "/openapi.json", &json!(null)).await;
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    let mut documented = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let method = method.to_ascii_uppercase();
+            let is_tried = tried.iter().any(|known| *known == (method.as_str(), path.as_str()));
+            assert!(is_tried, "{method} {path} is not tried");
+            documented += 1;
+        }
+    }
+    figure(
+        "routes of the OpenAPI document that show another tenant nothing, each under two paths",
+        documented,
+    );
     // Nothing of it happened to its owner.
     let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(shown["stop_reason"], "requires_approval");

@@ -1,0 +1,313 @@
+//! One account at each provider, which keeps what it is asked and cannot tell tenants apart; and a gateway before it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use throughline_codec::Catalog;
+use throughline_core::{
+    Answer, Answering, Boxed, Name, Outgoing, Provider, Tenant, Upstream, Wire,
+};
+use throughline_server::{
+    Admission, Allowance, Directory, Keyring, Passthrough, Reached, ReplayMode,
+};
+use throughline_store::Journal;
+use throughline_testkit::Folder;
+
+use crate::harness::{Opening, begin, serve};
+
+static IDS: AtomicU64 = AtomicU64::new(0);
+
+fn fresh(prefix: &str) -> String {
+    format!("{prefix}{:012x}a", IDS.fetch_add(1, Ordering::SeqCst) + 0x1234_5678)
+}
+
+/// One account at every provider.
+pub(crate) struct Account {
+    arrived: Mutex<Vec<String>>,
+    /// Every object that was created, as its collection and its document.
+    created: Mutex<Vec<(String, Value)>>,
+    /// Whether callers bring their own keys.
+    is_callers: bool,
+}
+
+impl Account {
+    /// The operator's.
+    pub(crate) fn operators() -> Self {
+        Self { arrived: Mutex::default(), created: Mutex::default(), is_callers: false }
+    }
+
+    /// The one of the key that a caller brings.
+    pub(crate) fn callers() -> Self {
+        Self { is_callers: true, ..Self::operators() }
+    }
+
+    /// The requests that arrived since this was last asked.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.arrived.lock().unwrap())
+    }
+
+    fn answer(&self, outgoing: &Outgoing) -> Value {
+        let (path, query) = outgoing.path.split_once('?').unwrap_or((&outgoing.path, ""));
+        let last = path.rsplit('/').next().unwrap();
+        match (&*outgoing.method, last) {
+            ("POST", "responses") => {
+                if outgoing.body.windows(6).any(|word| word == b"queued") {
+                    return json!({"id": fresh("resp_"), "object": "response", "status": "queued",
+                        "model": "gpt-5.2", "output": []});
+                }
+                response(&fresh("resp_"), &fresh("msg_"))
+            }
+            ("POST", "input_tokens" | "count_tokens") => json!({"input_tokens": 3}),
+            ("POST", "completions") => {
+                let made = json!({"id": fresh("chatcmpl-"), "object": "chat.completion", "created": 1,
+                    "model": "gpt-5.2", "choices": [{"index": 0, "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": "Hello."}}]});
+                self.created.lock().unwrap().push(("completions".to_owned(), made.clone()));
+                made
+            }
+            ("POST", "messages") => {
+                json!({"id": fresh("msg_"), "type": "message", "role": "assistant",
+                "model": "claude-sonnet-4-5", "content": [{"type": "text", "text": "Hello."}],
+                "container": {"id": fresh("container_"), "expires_at": "2027-01-01T00:00:00Z"},
+                "thread": {"id": fresh("thread_")}, "stop_reason": "end_turn",
+                "usage": {"input_tokens": 1, "output_tokens": 1}})
+            }
+            ("POST", verb) if verb.ends_with("enerateContent") && !verb.contains(":batch") => {
+                json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello."}]},
+                    "finishReason": "STOP"}], "modelVersion": "gemini-3-pro-preview"})
+            }
+            ("POST", verb) if verb.ends_with(":batchGenerateContent") => {
+                self.make("v1beta/batches", "name")
+            }
+            ("POST", "files" | "cachedContents") if path.contains("v1beta") => {
+                let made = self.make(&format!("v1beta/{last}"), "name");
+                if last == "files" { json!({"file": made}) } else { made }
+            }
+            (
+                "POST",
+                "files" | "batches" | "conversations" | "containers" | "vector_stores"
+                | "interactions",
+            ) => self.make(last, "id"),
+            ("GET", _) if path.contains("v1beta") => self.list(&format!("v1beta/{last}"), query),
+            ("GET", _) => self.list(last, query),
+            _ => json!({"id": "same", "deleted": true}),
+        }
+    }
+
+    fn make(&self, collection: &str, member: &str) -> Value {
+        let name = collection.trim_start_matches("v1beta/");
+        let id = fresh(&format!("{}-", name.trim_end_matches('s')));
+        let id = if member == "name" { format!("{name}/{id}") } else { id };
+        let made = json!({member: id, "output_file_id": fresh("file-")});
+        self.created.lock().unwrap().push((collection.to_owned(), made.clone()));
+        made
+    }
+
+    /// All objects of a collection, whoever created them: page by page where a limit is given.
+    fn list(&self, collection: &str, query: &str) -> Value {
+        let created = self.created.lock().unwrap();
+        let all = created.iter().filter(|(known, _)| known == collection);
+        let all: Vec<&Value> = all.map(|(_, made)| made).collect();
+        let value =
+            |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        let start =
+            value("after").and_then(|after| all.iter().position(|made| made["id"] == after));
+        let rest = &all[start.map_or(0, |at| at + 1)..];
+        let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(rest.len());
+        let page = &rest[..limit.min(rest.len())];
+        let array = match collection {
+            "v1beta/cachedContents" => "cachedContents",
+            "v1beta/files" => "files",
+            "v1beta/batches" => "operations",
+            _ => "data",
+        };
+        json!({"object": "list", array: page, "has_more": page.len() < rest.len(),
+            "first_id": page.first().map(|made| made["id"].clone()),
+            "last_id": page.last().map(|made| made["id"].clone())})
+    }
+}
+
+/// A response with one message of that id.
+pub(crate) fn response(id: &str, item: &str) -> Value {
+    json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5.2",
+        "output": [
+            {"type": "code_interpreter_call", "id": fresh("ci_"), "code": "1", "container_id": fresh("cntr_"),
+             "status": "completed", "outputs": []},
+            {"type": "message", "id": item, "role": "assistant", "status": "completed",
+             "content": [{"type": "output_text", "text": "Hello.", "annotations": []}]}],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
+}
+
+impl Upstream for Account {
+    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+        let said = format!("{} {} {}", outgoing.endpoint, outgoing.method, outgoing.path);
+        self.arrived.lock().unwrap().push(said);
+        let body = self.answer(&outgoing).to_string();
+        Box::pin(async move {
+            let headers = vec![("content-type".into(), "application/json".into())];
+            let body = Box::pin(stream::iter([Ok(Bytes::from(body))]));
+            Ok(Answer { status: 200, headers, body })
+        })
+    }
+}
+
+impl Directory for Account {
+    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+        let model = model.strip_prefix("openai/").unwrap_or(model);
+        let rows = [
+            ("gpt", "openai"),
+            ("text-embedding", "openai"),
+            ("chat", "openai-chat"),
+            ("claude", "anthropic"),
+            ("gemini", "gemini"),
+            ("house", "xai"),
+        ];
+        let row = rows.iter().find(|(begins, _)| model.starts_with(begins));
+        let (_, row) = row.ok_or_else(|| format!("there is no model `{model}`"))?;
+        Ok(vec![self.at(Catalog::builtin().provider(row).unwrap(), model)])
+    }
+
+    fn of_wire(&self, wire: &Wire) -> Option<Reached> {
+        let catalog = Catalog::builtin();
+        let row = match wire.as_str() {
+            "openai-chat" => catalog.provider("openai"),
+            _ => catalog.default_provider(wire),
+        };
+        Some(self.at(row?, ""))
+    }
+
+    fn models(&self) -> Vec<Name> {
+        ["gpt-5.2", "openai/gpt-5.2", "claude-sonnet-4-5"].map(Name::from).to_vec()
+    }
+}
+
+impl Account {
+    fn at(&self, provider: Arc<Provider>, model: &str) -> Reached {
+        Reached {
+            endpoint: provider.name.clone(),
+            account: provider.name.clone(),
+            is_callers: self.is_callers,
+            provider,
+            model: model.into(),
+        }
+    }
+}
+
+/// A key names its tenant. The key of `narrow` has a list of models.
+struct Keys;
+
+impl Keyring for Keys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
+        let admission = tenant.map_or(Admission::Refused, |tenant| Admission::Key {
+            id: tenant.0.clone(),
+            models: if &*tenant.0 == "narrow" { vec!["claude-*".into()] } else { Vec::new() },
+            tenant,
+            allowance: Allowance::default(),
+        });
+        Box::pin(async move { Ok(admission) })
+    }
+}
+
+/// A gateway before an account.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) url: String,
+    pub(crate) account: Arc<Account>,
+    pub(crate) journal: Journal,
+    provider_key: &'static str,
+    _folder: Arc<Folder>,
+}
+
+impl Gate {
+    pub(crate) async fn open(mode: ReplayMode, account: Account) -> Self {
+        let keyring: Arc<dyn Keyring> = Arc::new(Keys);
+        Self::open_with(account, Opening { keyring, ..Opening::of(mode) }).await
+    }
+
+    /// One that has no keys.
+    pub(crate) async fn open_to_all(allow_open: bool) -> Self {
+        let opening = Opening { allow_open, ..Opening::of(ReplayMode::Repair) };
+        Self::open_with(Account::operators(), opening).await
+    }
+
+    /// One that forwards these paths as well.
+    pub(crate) async fn open_through(patterns: &[&str]) -> Self {
+        let passthrough = Passthrough::new(patterns.iter().copied()).unwrap();
+        let keyring: Arc<dyn Keyring> = Arc::new(Keys);
+        let opening = Opening { keyring, passthrough, ..Opening::of(ReplayMode::Repair) };
+        Self::open_with(Account::operators(), opening).await
+    }
+
+    async fn open_with(account: Account, opening: Opening) -> Self {
+        let account = Arc::new(account);
+        let directory = Arc::<Account>::clone(&account);
+        let opening = Opening { directory, ..opening };
+        let (url, journal, folder) = serve(Arc::<Account>::clone(&account), opening).await;
+        Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
+    }
+
+    /// The same, whose callers bring another provider key.
+    pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
+        Self { provider_key, ..self.clone() }
+    }
+
+    /// The answer to a request in the dialect of its path.
+    pub(crate) async fn ask(
+        &self,
+        tenant: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
+        let dialect = if path.starts_with("/v1/messages") { "anthropic" } else { "openai" };
+        self.ask_in(dialect, tenant, method, path, body).await
+    }
+
+    pub(crate) async fn ask_in(
+        &self,
+        dialect: &str,
+        tenant: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
+        let answer = self.begin(dialect, tenant, method, path, body).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// Makes a call, and gives the name of its story.
+    pub(crate) async fn call(&self, dialect: &str, tenant: &str, path: &str, body: &str) -> String {
+        let answer = self.begin(dialect, tenant, "POST", path, body).await;
+        assert_eq!(answer.status().as_u16(), 200, "{path}");
+        let call = answer.headers()["x-throughline-call"].to_str().unwrap().to_owned();
+        drop(answer.into_body().collect().await.unwrap());
+        call
+    }
+
+    async fn begin(
+        &self,
+        dialect: &str,
+        tenant: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> hyper::Response<hyper::body::Incoming> {
+        let key = format!("tl_{tenant}");
+        let own = format!("Bearer {}", self.provider_key);
+        let mut headers = vec![("x-api-key", &*key), ("authorization", &*own)];
+        if dialect == "anthropic" {
+            headers.push(("anthropic-version", "2023-06-01"));
+        }
+        if !body.is_empty() && !body.starts_with("--") {
+            headers.push(("content-type", "application/json"));
+        }
+        begin(&self.url, method, path, body.as_bytes().to_vec(), &headers).await
+    }
+}

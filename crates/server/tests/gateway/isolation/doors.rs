@@ -1,0 +1,208 @@
+//! Paths, methods and headers that are never forwarded, and models by their names.
+
+use serde_json::{Value, json};
+use throughline_server::ReplayMode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::harness::begin;
+use crate::isolation::account::{Account, Gate};
+
+/// The status line and the headers of the answer to a request that is written by hand.
+async fn head(gate: &Gate, text: &str) -> String {
+    let address = gate.url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let text = text.replace("HOST", address);
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    while !read.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut read).await.unwrap() == 0 {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&read).to_ascii_lowercase()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_six_methods_are_ever_forwarded() {
+    for gate in
+        [Gate::open(ReplayMode::Repair, Account::operators()).await, Gate::open_to_all(false).await]
+    {
+        for method in ["TRACE", "OPTIONS", "PROPFIND", "FOO"] {
+            for path in ["/v1/messages/batches", "/v1/files", "/v1beta/files", "/v1/anything", "/"]
+            {
+                let text = format!(
+                    "{method} {path} HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\nconnection: close\r\n\r\n"
+                );
+                let said = head(&gate, &text).await;
+                assert!(said.starts_with("http/1.1 405"), "{method} {path}: {said}");
+                assert!(said.contains("allow: get, head, post, put, patch, delete"), "{said}");
+            }
+        }
+        let connect =
+            "CONNECT example.com:443 HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\n\r\n";
+        let said = head(&gate, connect).await;
+        assert!(said.starts_with("http/1.1 405"), "{said}");
+        assert!(gate.account.take().is_empty());
+    }
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let put =
+        "PUT /v1/files HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\ncontent-length: 0\r\n\r\n";
+    let said = head(&gate, put).await;
+    assert!(said.starts_with("http/1.1 405") && said.contains("allow: post, get"), "{said}");
+    assert!(gate.account.take().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_paths_are_forwarded_for_no_key() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let unknown = [
+        ("openai", "GET", "/v1/fine_tuning/jobs"),
+        ("openai", "GET", "/v1/organization/users"),
+        ("openai", "GET", "/v1/assistants"),
+        ("openai", "GET", "/v1/responses/../files"),
+        ("openai", "GET", "/v1/files/%2e%2e/batches"),
+        ("anthropic", "GET", "/v1/organizations/me"),
+        ("anthropic", "GET", "/v1/skills"),
+        ("gemini", "GET", "/v1beta/tunedModels"),
+        ("gemini", "POST", "/v1beta/corpora"),
+    ];
+    for (dialect, method, path) in unknown {
+        let (status, answer) = gate.ask_in(dialect, "alpha", method, path, "").await;
+        assert_eq!(status, 404, "{dialect} {path}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{answer}");
+    }
+    assert!(gate.account.take().is_empty());
+    let gate = Gate::open_through(&["GET /v1/fine_tuning/*", "/v1/vector_stores/vs_shared"]).await;
+    assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/jobs", "").await.0, 200);
+    assert_eq!(gate.ask("alpha", "POST", "/v1/fine_tuning/jobs", "{}").await.0, 404);
+    assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/../files", "").await.0, 404);
+    // An object under an allowed path is shared, and no other.
+    for (id, expected) in [("vs_shared", 200), ("vs_other", 404)] {
+        let tool = json!({"type": "file_search", "vector_store_ids": [id]});
+        let body = json!({"model": "gpt-5.2", "input": "On", "tools": [tool]}).to_string();
+        assert_eq!(gate.ask("beta", "POST", "/v1/responses", &body).await.0, expected, "{id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_agent_paths_answer_in_lettas_shape() {
+    let paths = [
+        "archives",
+        "archives/a/passages",
+        "blocks",
+        "blocks/b/agents",
+        "client-side-access-tokens",
+        "folders",
+        "folders/f/files",
+        "groups",
+        "identities",
+        "jobs",
+        "mcp-servers",
+        "mcp-servers/m/tools/t/run",
+        "messages/search",
+        "messages/message-1",
+        "models/embedding",
+        "passages/search",
+        "providers",
+        "runs/r/trace",
+        "sources",
+        "steps",
+        "steps/s/feedback",
+        "tags",
+        "templates",
+        "tools/search",
+        "agents/a/passages",
+        "conversations/conv-1/nothing",
+    ];
+    for gate in
+        [Gate::open(ReplayMode::Repair, Account::operators()).await, Gate::open_to_all(false).await]
+    {
+        for path in paths {
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+                for path in
+                    [format!("/v1/{path}"), format!("/v1/{path}/"), format!("/letta/v1/{path}")]
+                {
+                    let (status, answer) = gate.ask("alpha", method, &path, "").await;
+                    assert_eq!(status, 404, "{method} {path}: {answer}");
+                    assert!(answer["detail"].is_string(), "{method} {path}: {answer}");
+                }
+            }
+        }
+        assert!(gate.account.take().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_listed_model_is_answered_by_its_name() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let shapes: [(&str, &str, fn(&Value) -> &Value); 3] = [
+        ("openai", "/v1/models", |model| &model["id"]),
+        ("anthropic", "/v1/models", |model| &model["id"]),
+        ("gemini", "/v1beta/models", |model| &model["displayName"]),
+    ];
+    for (dialect, path, name) in shapes {
+        let (_, list) = gate.ask_in(dialect, "alpha", "GET", path, "").await;
+        let models = list["data"].as_array().or(list["models"].as_array()).unwrap().clone();
+        assert_eq!(models.len(), 3, "{list}");
+        for model in &models {
+            let name = name(model).as_str().unwrap();
+            for written in [name.to_owned(), name.replace('/', "%2F")] {
+                let path = format!("{path}/{written}");
+                let (status, one) = gate.ask_in(dialect, "alpha", "GET", &path, "").await;
+                assert_eq!((status, &one), (200, model), "{dialect} {path}");
+            }
+        }
+        let (status, error) =
+            gate.ask_in(dialect, "alpha", "GET", &format!("{path}/nothing"), "").await;
+        assert_eq!(status, 404, "{error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("nothing"), "{error}");
+        let (_, list) = gate.ask_in(dialect, "narrow", "GET", path, "").await;
+        let models = list["data"].as_array().or(list["models"].as_array()).unwrap();
+        assert_eq!(models.len(), 1, "{list}");
+        let path = format!("{path}/gpt-5.2");
+        assert_eq!(gate.ask_in(dialect, "narrow", "GET", &path, "").await.0, 404);
+    }
+    assert!(gate.account.take().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn embeddings_reach_the_provider_of_their_model() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    for model in ["openai/text-embedding-3-small", "text-embedding-3-small"] {
+        let body = json!({"model": model, "input": "Hi"}).to_string();
+        assert_eq!(gate.ask("alpha", "POST", "/v1/embeddings", &body).await.0, 200, "{model}");
+        assert_eq!(gate.account.take(), ["openai POST /embeddings"], "{model}");
+    }
+}
+
+/// The status of a request without a key, with these headers.
+async fn status(gate: &Gate, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_sites_are_not_answered() {
+    let gate = Gate::open_to_all(false).await;
+    for (site, expected) in
+        [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
+    {
+        let headers = [("sec-fetch-site", site)];
+        assert_eq!(status(&gate, "GET", "/v1/models", &headers).await, expected, "{site}");
+    }
+    let gate = Gate::open_to_all(true).await;
+    let hosts = [
+        ("rebound.example:4400", 403),
+        ("rebound.example", 403),
+        ("192.0.2.7:4400", 200),
+        ("[2001:db8::1]:4400", 200),
+        ("localhost:4400", 200),
+        ("throughline:4400", 200),
+        ("gateway.example:4400", 200),
+    ];
+    for (host, expected) in hosts {
+        let headers = [("host", host)];
+        for path in ["/v1/throughline/token", "/v1/models"] {
+            assert_eq!(status(&gate, "GET", path, &headers).await, expected, "{host} {path}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Two tenants behind one account of each provider: neither reaches what the other received.
+
+mod account;
+mod cases;
+mod doors;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use throughline_codec::Asked;
+use throughline_core::{
+    Append, Batch, LogId, LogOpening, NewRecord, NodeId, Store as _, Tenant, VaultKey, VaultNode,
+    kind, store_items,
+};
+use throughline_server::{ReplayMode, object_members, object_routes};
+use throughline_testkit::figure;
+
+use crate::common::{codec_of, target};
+use crate::isolation::account::{Account, Gate};
+use crate::isolation::cases::{CALLS, CREATIONS, MEMBERS};
+
+/// The first object of each kind that a tenant created, by the kind's word.
+type Objects = BTreeMap<String, String>;
+
+/// Creates an object of every kind that the gateway knows how to create.
+async fn create(gate: &Gate, tenant: &str) -> Objects {
+    let mut objects = Objects::new();
+    for (dialect, path, body, ids) in CREATIONS {
+        let (status, answer) = gate.ask_in(dialect, tenant, "POST", path, body).await;
+        assert_eq!(status, 200, "POST {path}: {answer}");
+        for (place, kind) in *ids {
+            let id = answer.pointer(place).and_then(Value::as_str);
+            let id = id.unwrap_or_else(|| panic!("{path} has no {place}: {answer}"));
+            objects.insert(format!("{dialect} {kind}"), id.to_owned());
+        }
+    }
+    objects
+}
+
+/// A template with a tenant's ids in it; nothing where it names an object that the tenant cannot create.
+fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
+    let path = template.replace("{**}", "gemini-3-pro-preview").replace("{*}", "any");
+    objects.iter().fold(path, |path, (kind, id)| {
+        let Some(kind) = kind.strip_prefix(dialect).map(str::trim) else { return path };
+        let id = id.rsplit('/').next().unwrap_or(id);
+        path.replace(&format!("{{{kind}}}"), id)
+    })
+}
+
+/// The paths that are forwarded, with ids of a tenant: the owner reaches each of them, and nobody else.
+async fn every_path(gate: &Gate, alpha: &Objects) -> usize {
+    let mut cases = 0;
+    for (dialect, method, template) in object_routes() {
+        let path = filled(dialect, template, alpha);
+        assert!(!path.contains('{'), "{path}: no creation gives such an id");
+        let names_object =
+            template.split('/').any(|step| step.starts_with('{') && !step.starts_with("{*"));
+        let body = if method == "GET" || method == "DELETE" { "" } else { "{}" };
+        gate.account.take();
+        if names_object {
+            let (status, answer) = gate.ask_in(dialect, "beta", method, &path, body).await;
+            assert_eq!(status, 404, "{dialect} {method} {path}: {answer}");
+            let arrived = gate.account.take();
+            assert!(arrived.is_empty(), "{dialect} {method} {path} arrived: {arrived:?}");
+            assert!(answer.get("error").is_some(), "in the dialect's shape: {answer}");
+        } else if method == "GET" {
+            let (status, answer) = gate.ask_in(dialect, "beta", method, &path, body).await;
+            assert_eq!(status, 200, "{dialect} {method} {path}: {answer}");
+            let shown = answer.to_string();
+            for id in alpha.values() {
+                assert!(!shown.contains(id.as_str()), "{dialect} {path} shows {id}: {shown}");
+            }
+            let lists = ["data", "files", "cachedContents", "operations"];
+            let list = lists.iter().find_map(|list| answer[list].as_array());
+            assert_eq!(list.map(Vec::len), Some(0), "{dialect} {path}: {answer}");
+        }
+        // Deleting ends the object; its owner reaches everything else.
+        if method != "DELETE" {
+            let (status, answer) = gate.ask_in(dialect, "alpha", method, &path, body).await;
+            assert_eq!(status, 200, "{dialect} {method} {path} for its owner: {answer}");
+        }
+        cases += 1;
+    }
+    cases
+}
+
+/// The members of bodies that name objects, wherever they stand.
+async fn every_member(gate: &Gate, alpha: &Objects) -> usize {
+    let mut cases = 0;
+    for (dialect, member, kind) in object_members() {
+        let bodies: Vec<_> =
+            MEMBERS.iter().filter(|case| (case.0, case.1) == (dialect, member)).collect();
+        assert!(!bodies.is_empty(), "{dialect} {member} is not tried");
+        let own = alpha.get(&format!("{dialect} {kind}"));
+        let id = own.cloned().unwrap_or_else(|| format!("{kind}_of_the_operator"));
+        for (_, _, path, body) in bodies {
+            let body = body.replace("ID", &id);
+            assert!(serde_json::from_str::<Value>(&body).is_ok(), "{body}");
+            let spelled = body.replacen(&format!("\"{member}\""), &escaped(member), 1);
+            for body in [&body, &spelled] {
+                gate.account.take();
+                let (status, answer) = gate.ask_in(dialect, "beta", "POST", path, body).await;
+                assert_eq!(status, 404, "{dialect} {path} {body}: {answer}");
+                assert!(answer.get("error").is_some(), "in the dialect's shape: {answer}");
+                let arrived = gate.account.take();
+                assert!(arrived.is_empty(), "{dialect} {path} {body} arrived: {arrived:?}");
+                cases += 1;
+            }
+            if own.is_some() {
+                let (status, answer) = gate.ask_in(dialect, "alpha", "POST", path, &body).await;
+                assert_eq!(status, 200, "{dialect} {path} {body} for its owner: {answer}");
+                assert!(!gate.account.take().is_empty(), "{path} {body} did not arrive");
+            }
+        }
+    }
+    cases
+}
+
+/// A member's name with one letter escaped, which is the same name to every reader of JSON.
+fn escaped(member: &str) -> String {
+    let (first, rest) = member.split_at(1);
+    format!("\"\\u{:04x}{rest}\"", u32::from(first.chars().next().unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_reach_only_their_own_objects() {
+    let mut cases = 0;
+    for mode in [ReplayMode::Repair, ReplayMode::Off] {
+        let gate = Gate::open(mode, Account::operators()).await;
+        let alpha = create(&gate, "alpha").await;
+        cases += every_path(&gate, &alpha).await;
+        let gate = Gate::open(mode, Account::operators()).await;
+        let alpha = create(&gate, "alpha").await;
+        cases += every_member(&gate, &alpha).await;
+    }
+    figure("forwarded paths and id-carrying members that another tenant cannot use", cases);
+}
+
+/// Two tenants bring one and the same provider key: the gateway key decides whose conversation it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_provider_key_does_not_join_two_tenants() {
+    let gate = Gate::open(ReplayMode::Repair, Account::callers()).await;
+    let alpha = create(&gate, "alpha").await;
+    for (dialect, path, body) in CALLS {
+        let call = gate.call(dialect, "alpha", path, body).await;
+        for (tenant, expected) in [("alpha", 200), ("beta", 404)] {
+            let path = format!("/v1/throughline/calls/{call}");
+            let (status, answer) = gate.ask_in(dialect, tenant, "GET", &path, "").await;
+            assert_eq!(status, expected, "{dialect} {tenant}: {answer}");
+        }
+    }
+    let response = &alpha["openai response"];
+    for (tenant, expected) in [("alpha", 200), ("beta", 404)] {
+        let path = format!("/v1/responses/{response}");
+        assert_eq!(gate.ask_in("openai", tenant, "GET", &path, "").await.0, expected);
+        let body = json!({"model": "gpt-5.2", "input": "On", "previous_response_id": response});
+        let body = body.to_string();
+        let (status, answer) = gate.ask(tenant, "POST", "/v1/responses", &body).await;
+        assert_eq!(status, expected, "{tenant}: {answer}");
+    }
+    // Objects of one account are not objects of another.
+    let file = format!("/v1/files/{}", alpha["openai file"]);
+    assert_eq!(gate.ask_in("openai", "alpha", "GET", &file, "").await.0, 200);
+    let other = gate.with_provider_key("sk-another");
+    assert_eq!(other.ask_in("openai", "alpha", "GET", &file, "").await.0, 404);
+}
+
+/// A list has pages of the whole account. A client that reads to the end finds its own objects behind any number of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_goes_on_to_the_callers_own_objects() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    for (tenant, count) in [("beta", 2), ("alpha", 9), ("beta", 1)] {
+        for _ in 0..count {
+            assert_eq!(gate.ask(tenant, "POST", "/v1/files", "not JSON").await.0, 200);
+        }
+    }
+    let mut after = String::new();
+    let mut found = Vec::new();
+    loop {
+        let path = format!("/v1/files?limit=2{after}");
+        let (status, page) = gate.ask("beta", "GET", &path, "").await;
+        assert_eq!(status, 200, "{page}");
+        let ids: Vec<String> = page["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["id"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(page["last_id"].as_str(), ids.last().map(String::as_str), "{page}");
+        found.extend(ids);
+        if !page["has_more"].as_bool().unwrap() {
+            break;
+        }
+        after = format!("&after={}", found.last().unwrap());
+    }
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+/// A line of an uploaded file may be a request of a batch.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_file_cannot_name_another_tenants_objects() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let alpha = create(&gate, "alpha").await;
+    let line = json!({"custom_id": "1", "method": "POST", "url": "/v1/responses",
+        "body": {"model": "gpt-5.2", "previous_response_id": alpha["openai response"]}});
+    let upload = format!(
+        "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.jsonl\"\r\n\r\n{line}\r\n--b--\r\n"
+    );
+    gate.account.take();
+    assert_eq!(gate.ask("beta", "POST", "/v1/files", &upload).await.0, 404);
+    assert!(gate.account.take().is_empty());
+    assert_eq!(gate.ask("alpha", "POST", "/v1/files", &upload).await.0, 200);
+}
+
+/// Stores of earlier versions have captured turns without owner keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn captured_ids_of_an_older_store_belong_to_their_tenant() {
+    let gate = Gate::open(ReplayMode::Off, Account::operators()).await;
+    let target = target("openai", "openai-responses", "gpt-5.2");
+    let answer = account::response("resp_old0123456789abcdef", "msg_old0123456789abcdef");
+    let asked = Asked { target, prefix: None };
+    let reply = codec_of("openai-responses").decode_reply(&answer.to_string().into(), &asked);
+    let reply = reply.unwrap();
+    let (tenant, node) = (Tenant::from("alpha"), NodeId::from("old-node"));
+    let log = LogId::from("conversation-old-node");
+    let whose = json!({"v": 1, "turn": 0, "call": "old-node"}).to_string();
+    let mut append = Append::to(log.clone()).opening(LogOpening::thread());
+    append = append.record(NewRecord::new("turn", whose.into_bytes()));
+    for stored in store_items(&reply.items) {
+        append = append.record(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
+    }
+    let ids = ["resp_old0123456789abcdef", "msg_old0123456789abcdef"];
+    let mut keys = vec![VaultKey::Claim(node.0.clone())];
+    keys.extend(ids.map(|id| VaultKey::Id(id.into())));
+    let mut batch = Batch::of(tenant).append(append);
+    batch.vault.push(VaultNode { id: node, parent: None, keys, log, prefix: None });
+    gate.journal.commit(batch).await.unwrap();
+    let bodies = [
+        json!({"model": "gpt-5.2", "input": "On", "previous_response_id": ids[0]}),
+        json!({"model": "gpt-5.2", "input": [{"type": "item_reference", "id": ids[1]}]}),
+    ];
+    for body in bodies {
+        for (tenant, expected) in [("beta", 404), ("alpha", 200)] {
+            let (status, answer) =
+                gate.ask(tenant, "POST", "/v1/responses", &body.to_string()).await;
+            assert_eq!(status, expected, "{tenant} {body}: {answer}");
+        }
+    }
+    for (tenant, expected) in [("beta", 404), ("alpha", 200)] {
+        let path = format!("/v1/responses/{}", ids[0]);
+        assert_eq!(gate.ask_in("openai", tenant, "GET", &path, "").await.0, expected);
+    }
+    // The id of one provider is no id of another.
+    let body = json!({"model": "house", "input": "On", "previous_response_id": ids[0]});
+    assert_eq!(gate.ask("alpha", "POST", "/v1/responses", &body.to_string()).await.0, 404);
+}
+
+/// A background response is used before its stream ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_items_is_owned_too() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let body = json!({"model": "gpt-5.2", "input": "queued", "background": true}).to_string();
+    let (status, answer) = gate.ask("alpha", "POST", "/v1/responses", &body).await;
+    assert_eq!(status, 200, "{answer}");
+    let path = format!("/v1/responses/{}/cancel", answer["id"].as_str().unwrap());
+    assert_eq!(gate.ask_in("openai", "beta", "POST", &path, "").await.0, 404);
+    assert_eq!(gate.ask_in("openai", "alpha", "POST", &path, "").await.0, 200);
+}
