@@ -51,7 +51,7 @@ impl State {
     fn turn(&self, part: &Part, call: &mut Call) {
         call.system = system(part);
         call.tools.clone_from(&part.offered);
-        call.items = self.window.shown_to(&self.progress.agent);
+        call.items = self.window.shown_to(&call.replay.me);
         call.settings.max_tokens = part.config.max_tokens;
         call.settings.temperature.clone_from(&part.config.temperature);
         call.settings.output =

@@ -8,6 +8,7 @@ use throughline_core::{
     UserQuestionResolution,
 };
 
+use crate::permit::CallDenial;
 use crate::progress::Purpose;
 use crate::tool::ToolAnswer;
 
@@ -38,6 +39,13 @@ pub enum What {
         /// Whether a piece of the answer was shown already.
         streamed: bool,
     },
+    /// The run may not make its next model call.
+    Denied {
+        /// What the model was to be asked for.
+        purpose: Purpose,
+        /// Why it may not.
+        denial: CallDenial,
+    },
     /// These calls are begun now.
     ToolsBegan(Vec<Name>),
     /// A tool answered.
@@ -52,6 +60,8 @@ pub enum What {
     Expired(Name),
     /// Whoever was at it is gone, and somebody else goes on.
     Interrupted,
+    /// The run was restored from a document, which is untrusted: every open call is decided again.
+    Restored,
     /// The time of the run may be up, and somebody is still at work.
     TimeUp,
     /// From now on another model is asked.

@@ -13,6 +13,7 @@ mod gate;
 mod input;
 mod limits;
 mod narrate;
+mod permit;
 mod plan;
 mod ports;
 mod progress;
@@ -34,6 +35,7 @@ pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
 pub use crate::input::{Counted, Ended, Heard, Input, Replayed, Span, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{Narrator, narrate, sentence};
+pub use crate::permit::{CallDenial, CallPermit, Permitting};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::ports::Ports;
 pub use crate::progress::{

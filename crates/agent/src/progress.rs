@@ -334,7 +334,7 @@ pub struct BreakerState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reflected {
-    /// How many there were.
+    /// How many calls asked for one.
     pub count: u64,
     /// After which turn of tools the last one was.
     #[serde(skip_serializing_if = "Option::is_none")]

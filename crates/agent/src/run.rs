@@ -36,6 +36,7 @@ use crate::action::Refusal;
 use crate::cast::{ByLength, Cast, Casting};
 use crate::config::{AgentConfig, InvalidConfig};
 use crate::input::{Input, What};
+use crate::permit::CallPermit;
 use crate::ports::Ports;
 use crate::progress::{Progress, RunStatus};
 use crate::run::keep::Held;
@@ -74,6 +75,8 @@ pub struct Runner {
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Who hears what they tell.
     pub listener: Option<Arc<dyn Listener>>,
+    /// Decides before every model call whether the run may make it; without it, every call may be made.
+    pub permit: Option<Arc<dyn CallPermit>>,
     /// The Threads that it remembers.
     memory: Memory,
 }
@@ -193,6 +196,7 @@ impl Runner {
             lease: Duration::from_secs(15),
             watcher: None,
             listener: None,
+            permit: None,
             memory: Memory::default(),
         }
     }
@@ -319,6 +323,11 @@ impl Runner {
                 casting.tools.push(tool.spec());
             }
         }
+        self.resolve(casting)
+    }
+
+    /// Checks who takes part, with the tools that are listed and no others.
+    pub(crate) fn resolve(&self, mut casting: Casting) -> Result<Arc<Cast>, RunError> {
         let models = casting.agents.values().flat_map(AgentConfig::models);
         let mut bound = std::collections::BTreeSet::new();
         for name in models {

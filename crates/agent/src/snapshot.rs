@@ -61,9 +61,7 @@ impl Snapshot {
     /// A run as it stands.
     pub(crate) fn of(state: &State, thread: Name, archived: Vec<(Name, Item)>) -> Self {
         let mut smart = state.smart.clone();
-        if let Some(ctx) = &mut smart.ctx {
-            ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));
-        }
+        strip_runtime(&mut smart);
         let items = state.window.items.iter().chain(&state.window.summary);
         Self {
             smart,
@@ -174,6 +172,13 @@ impl Snapshot {
         }
         let cast = Arc::new(Cast::new(self.casting.clone(), counter)?);
         Ok(State::resumed(cast, self.smart.clone(), window, self.progress.clone()))
+    }
+}
+
+/// Removes the members of `ctx` that mean something only to the process that ran it.
+pub(crate) fn strip_runtime(smart: &mut SmartState) {
+    if let Some(ctx) = &mut smart.ctx {
+        ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));
     }
 }
 

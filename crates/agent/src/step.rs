@@ -11,6 +11,7 @@
 //! | a tool began or ended | `tools.rs` |
 //! | a person decided, or nobody did in time | `person.rs` |
 //! | a note was made | `reflect.rs` |
+//! | a snapshot was restored | `review.rs` |
 //!
 //! and `next.rs` decides what comes next, once all of that is settled.
 
@@ -19,6 +20,7 @@ mod course;
 mod next;
 mod person;
 mod reflect;
+mod review;
 mod tools;
 mod trial;
 
@@ -39,6 +41,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
         What::Compact => step.compact(),
         What::Answered(heard) => step.answered(*heard),
         What::Failed { purpose, error, streamed } => step.failed(purpose, &error, streamed),
+        What::Denied { purpose, denial } => step.denied(purpose, &denial),
         What::ToolsBegan(calls) => step.began(&calls),
         What::ToolEnded(ended) => step.ended(&ended),
         What::Decided(resolution) => step.decided(&resolution),
@@ -49,6 +52,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
             step.interrupted();
             Ok(())
         }
+        What::Restored => step.review(),
         What::TimeUp => step.time_is_up(),
         What::Switched { model, is_prefix_bound } => step.switched(model, is_prefix_bound),
         What::Cancelled(reason) => step.cancelled(reason),

@@ -4,8 +4,11 @@
 //! which is their [`Place`]. A summary is written behind what it covers, and stands before what it does not.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use throughline_core::{Body, CallId, Item, ItemId, Name, Part, Place, Role, ToolResult, work};
+use throughline_core::{
+    Body, CallId, Identity, Item, ItemId, Name, Origin, Part, Place, Role, ToolResult, Wire, work,
+};
 
 /// An Item of the window.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +45,7 @@ impl Window {
         }
         self.tokens += kept.tokens;
         let place = kept.item.place;
-        self.next = self.next.max(place.message + 1);
+        self.next = self.next.max(place.message.saturating_add(1));
         let after = self.items.iter().rposition(|other| other.item.place <= place);
         self.items.insert(after.map_or(0, |position| position + 1), kept);
     }
@@ -100,67 +103,77 @@ impl Window {
         self.items.iter().filter_map(|kept| kept.item.call()).map(|call| &call.id)
     }
 
-    /// The Items as an agent of that name is shown them: thoughts of another agent, in an exchange that this one took no part
-    /// in, are a peer's. They can be read, and are nobody's own.
-    pub fn shown_to(&self, agent: &str) -> Vec<Item> {
-        let starts = self.exchanges();
-        let mut shown: Vec<Item> = self.summary.iter().map(|kept| kept.item.clone()).collect();
-        let bounds = std::iter::once(0).chain(starts.iter().copied());
-        let ends = starts.iter().copied().chain([self.items.len()]);
-        let last = starts.len();
-        for (number, (start, end)) in bounds.zip(ends).enumerate() {
-            let exchange = self.items.get(start..end).unwrap_or_default();
-            let takes_part = number == last || participants(exchange).contains(agent);
-            for Kept { item, .. } in exchange {
-                match &item.body {
-                    Body::Thought(thought)
-                        if !takes_part && thought.identity.representation != agent =>
-                    {
-                        shown.extend(of_peer(item));
-                    }
-                    _ => shown.push(item.clone()),
-                }
+    /// The Items as an agent is shown them. What another agent's model answered is never the agent's own: of such a message
+    /// a provider's thoughts and seals get a foreign owner, so no Call carries them and each has a Fate that says so. A
+    /// thought that a caller made in plain words goes along as a peer's.
+    pub fn shown_to(&self, me: &Identity) -> Vec<Item> {
+        let is_peers = |item: &Item| match &item.body {
+            Body::Thought(thought) => !thought.identity.is_same(me),
+            _ => false,
+        };
+        let items = self.items.iter().map(|kept| &kept.item);
+        let thought_by_peers = items.clone().filter(|item| is_peers(item));
+        let peers: BTreeSet<u32> = thought_by_peers.map(|item| item.place.message).collect();
+        let shown = items.map(|item| {
+            if peers.contains(&item.place.message) && item.role == Role::Assistant {
+                of_peer(item)
+            } else {
+                item.clone()
             }
-        }
+        });
+        let summary = self.summary.iter().map(|kept| kept.item.clone());
+        let mut shown: Vec<Item> = summary.chain(shown).collect();
         renumber(&mut shown);
         shown
     }
+}
+
+/// The provider that stands in the origin of what another agent's model answered. No endpoint has that name, so nothing that
+/// it owns is sent anywhere.
+const PEER: &str = "another agent";
+
+/// Whether an Item is another agent's, as [`Window::shown_to`] gives it.
+pub(crate) fn is_peers(item: &Item) -> bool {
+    item.origin.as_ref().is_some_and(|origin| &*origin.provider == PEER)
 }
 
 fn is_said(item: &Item) -> bool {
     item.role == Role::User && !matches!(item.body, Body::Result(_) | Body::Summary { .. })
 }
 
-/// The agents that took part in an exchange: those that thought in it, and those that it was handed to.
-fn participants(exchange: &[Kept]) -> BTreeSet<&str> {
-    exchange
-        .iter()
-        .filter_map(|kept| match &kept.item.body {
-            Body::Thought(thought) => Some(&*thought.identity.representation),
-            Body::Call(call) => call.name.strip_prefix("transfer_to_"),
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        })
-        .collect()
-}
-
-/// A peer's thought, as it is told to others: its words, if it has any, and none of its seals.
-fn of_peer(item: &Item) -> Option<Item> {
-    let Body::Thought(thought) = &item.body else { return None };
-    if thought.content.is_empty() {
-        return None;
+/// An Item of a message that another agent's model answered, or that a caller put there for another agent.
+fn of_peer(item: &Item) -> Item {
+    let is_callers = item.origin.is_none() && item.seals.is_empty();
+    if is_callers && may_be_quoted(item) {
+        return item.clone();
     }
-    let mut thought = thought.clone();
-    thought.payload = None;
-    thought.replay_compatibility = None;
-    let mut told = Item::new(item.id.clone(), item.place, item.role, Body::Thought(thought));
-    told.ephemeral = item.ephemeral;
-    Some(told)
+    let unknown = || Origin {
+        provider: Name::from(PEER),
+        endpoint: Name::from(PEER),
+        account: Name::from(PEER),
+        wire: Wire::borrowed(PEER),
+        asked: Name::from(PEER),
+        answered: Name::from(PEER),
+        family: Name::from(PEER),
+        routed: None,
+    };
+    let foreign = |origin: Option<&Origin>| match origin {
+        Some(origin) => Arc::new(Origin {
+            provider: Name::from(PEER),
+            endpoint: Name::from(PEER),
+            ..origin.clone()
+        }),
+        None => Arc::new(unknown()),
+    };
+    let mut shown = item.clone();
+    if let Body::Thought(thought) = &mut shown.body {
+        (thought.payload, thought.replay_compatibility) = (None, None);
+    }
+    shown.origin = Some(foreign(item.origin.as_deref()));
+    for seal in &mut shown.seals {
+        seal.owner = foreign(Some(&*seal.owner));
+    }
+    shown
 }
 
 /// Numbers the messages from 0 without a gap.

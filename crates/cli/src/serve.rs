@@ -15,7 +15,8 @@ use throughline_core::Upstream;
 use throughline_core::json::SizeLimits;
 use throughline_provider::Http;
 use throughline_server::{
-    AgentApi, Claims, Gateway, Level, Limits, Operations, Passthrough, Replay, ReplayMode, Traces,
+    AgentApi, Claims, Gateway, Level, Limits, Operations, Passthrough, Replay, ReplayMode, RunCaps,
+    Traces,
 };
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
@@ -103,7 +104,13 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
     runner.lease = config.agents.lease;
     runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
+    let caps = RunCaps {
+        max_steps: config.agents.max_steps.into(),
+        max_runs_per_tenant: usize::try_from(config.agents.max_runs_per_tenant)
+            .unwrap_or(usize::MAX),
+    };
     let mut agents = AgentApi::new(runner)
+        .with_caps(caps)
         .with_archive(Arc::new(journal.clone()))
         .with_traces(Arc::new(Shown(journal.clone())));
     if let Some(policy) = &config.redaction {

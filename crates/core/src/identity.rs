@@ -34,6 +34,16 @@ impl Identity {
         let representation = name.into();
         Self { identifier: Identifier::Text(representation.clone()), representation }
     }
+
+    /// Whether both are the same speaker: by the identifier, so that a new name for the model changes nothing. An identity
+    /// that has only a name, as older Threads have them, is compared by that name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let has_only_name =
+            |one: &Self| one.identifier == Identifier::Text(one.representation.clone());
+        self.identifier == other.identifier
+            || ((has_only_name(self) || has_only_name(other))
+                && self.representation == other.representation)
+    }
 }
 
 impl Identity {

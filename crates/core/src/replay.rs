@@ -41,7 +41,7 @@ impl ReplayPolicy {
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
         let who = &thought.identity.representation;
-        let is_mine = thought.identity == self.me;
+        let is_mine = thought.identity.is_same(&self.me);
         let kind = if is_mine { "self-reasoning" } else { "peer-reasoning" };
         let when = thought
             .record

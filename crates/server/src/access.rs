@@ -15,6 +15,13 @@ use crate::operations::Allowance;
 pub trait Keyring: Send + Sync {
     /// Who has that key.
     fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission>;
+
+    /// What the key of that id admits to now: [`Admission::Refused`] where it was revoked or does not exist. Runs are
+    /// checked by it, because a run knows the id of its key and not the key. A keyring that does not implement it ends
+    /// the runs of its keys.
+    fn admit_id<'a>(&'a self, _tenant: &'a Tenant, _id: &'a Name) -> Boxed<'a, Admission> {
+        Box::pin(async { Ok(Admission::Refused) })
+    }
 }
 
 /// What a key admits to.

@@ -106,7 +106,11 @@ impl Gateway {
     /// The routes of the gateway.
     pub fn router(self) -> Router {
         if let Some(agents) = &self.agents {
-            agents.charge_to(&self.operations);
+            agents.charge_to(letta::Accounts {
+                operations: Arc::clone(&self.operations),
+                keyring: Arc::clone(&self.keyring),
+                directory: Arc::clone(&self.directory),
+            });
         }
         Router::new().fallback(answer).with_state(Arc::new(self))
     }

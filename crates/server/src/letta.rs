@@ -17,6 +17,7 @@
 //! | `listing.rs` | the messages of a Thread, page by page |
 //! | `stream.rs` | a run, followed: as server-sent events, or to its end |
 //! | `drives.rs`, `sweep.rs` | the tasks that drive runs; those that nobody is at are taken up |
+//! | `permits.rs` | the check of a run's key before every model call |
 //! | `redact.rs` | what a policy leaves out of all that is shown |
 //! | `denied.rs` | why there is no answer, in Letta's shape |
 //! | `openapi.rs`, `takes.rs`, `gives.rs` | all of that as an `OpenAPI` document |
@@ -36,6 +37,7 @@ mod listing;
 mod messages;
 mod openapi;
 mod own;
+mod permits;
 mod project;
 mod query;
 pub(crate) mod reader;
@@ -59,12 +61,13 @@ use throughline_core::{Archive, LogHead, LogId, Name, RedactionPolicy, Store, Tr
 use crate::console::{self, RunTraces, Summaries};
 use crate::exchange::Caller;
 use crate::gateway::{Answered, Gateway};
-use crate::operations::Operations;
 
 pub(crate) use crate::letta::denied::Denied;
 use crate::letta::drives::Drives;
+pub use crate::letta::drives::RunCaps;
 pub use crate::letta::openapi::document as openapi;
 pub(crate) use crate::letta::openapi::page;
+pub(crate) use crate::letta::permits::Accounts;
 use crate::letta::query::Query;
 pub(crate) use crate::letta::query::{decode_query, decode_segment};
 use crate::letta::routes::Op;
@@ -78,6 +81,7 @@ const PING: Duration = Duration::from_secs(5);
 pub struct AgentApi {
     pub(crate) runner: Runner,
     pub(crate) drives: Arc<Drives>,
+    pub(crate) caps: RunCaps,
     pub(crate) ping: Duration,
     /// What is kept, for the console to look at.
     pub(crate) archive: Option<Arc<dyn Archive>>,
@@ -93,10 +97,19 @@ pub struct AgentApi {
 impl AgentApi {
     /// Agents that this runner runs.
     pub fn new(runner: Runner) -> Self {
-        let drives = Arc::new(Drives::new(runner.clone()));
+        let caps = RunCaps::default();
+        let drives = Arc::new(Drives::new(runner.clone(), caps));
         let (summaries, proving) = (Summaries::default(), tokio::sync::Mutex::default());
         let (archive, traces, policy) = (None, None, None);
-        Self { runner, drives, ping: PING, archive, traces, summaries, proving, policy }
+        Self { runner, drives, caps, ping: PING, archive, traces, summaries, proving, policy }
+    }
+
+    /// The same, with these caps on runs.
+    #[must_use]
+    pub fn with_caps(mut self, caps: RunCaps) -> Self {
+        self.drives = Arc::new(Drives::new(self.runner.clone(), caps));
+        self.caps = caps;
+        self
     }
 
     /// The same, with a console that looks into that archive.
@@ -138,9 +151,9 @@ impl AgentApi {
         Name::from(format!("{what}-{}", bare.trim_start_matches(['_', '-'])))
     }
 
-    /// What runs use is written down in that gateway's book.
-    pub(crate) fn charge_to(&self, operations: &Arc<Operations>) {
-        self.drives.charge_to(Arc::clone(operations));
+    /// Charges what runs use to these accounts, and checks the keys of runs there.
+    pub(crate) fn charge_to(&self, accounts: Accounts) {
+        self.drives.charge_to(Arc::new(accounts));
     }
 
     /// Takes up the runs that nobody is at, for as long as it is asked.
@@ -198,7 +211,7 @@ async fn perform(asked: &Asked<'_>, op: Op) -> Told {
             let names = names.filter(|name| asked.caller.admission.allows(name));
             Ok(shapes::models(&names.collect::<Vec<Name>>()))
         }
-        Op::Tools => Ok(agents::all_tools(asked)),
+        Op::Tools => agents::all_tools(asked),
         Op::CreateAgent => agents::create(asked).await,
         Op::ListAgents => agents::list(asked).await,
         Op::CountAgents => agents::count(asked).await,

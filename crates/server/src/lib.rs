@@ -36,7 +36,7 @@ mod telling;
 pub use crate::access::{Admission, Keyring};
 pub use crate::console::RunTraces;
 pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
-pub use crate::letta::{AgentApi, Route, openapi, routes};
+pub use crate::letta::{AgentApi, Route, RunCaps, openapi, routes};
 pub use crate::listen::serve;
 pub use crate::objects::{InvalidPattern, Passthrough, object_members, object_routes};
 pub use crate::operations::{

@@ -59,10 +59,11 @@ pub use throughline_store::{
 pub mod agent {
     pub use throughline_agent::{
         AgentConfig, AgentKind, AgentLimits, Agents, AskUser, Begun, BreakerConfig, ByLength,
-        Casting, ContextPolicy, Decision, FunctionTool, Gate, GateRule, Handoff, HumanInTheLoop,
-        InvalidConfig, Listener, OutputContract, Ports, Refusal, RefusalKind, RunError, RunStatus,
-        Runner, RuntimeProfile, Snapshot, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec,
-        UnknownOutcome, Word, Working, function_tool, narrate, schema_of, sentence,
+        CallDenial, CallPermit, Casting, ContextPolicy, Decision, FunctionTool, Gate, GateRule,
+        Handoff, HumanInTheLoop, InvalidConfig, Listener, OutputContract, Permitting, Ports,
+        Refusal, RefusalKind, RunError, RunStatus, Runner, RuntimeProfile, Snapshot, Start, State,
+        Tool, ToolAnswer, ToolContext, ToolSpec, UnknownOutcome, Word, Working, function_tool,
+        narrate, schema_of, sentence,
     };
 
     use std::sync::Arc;

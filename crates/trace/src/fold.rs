@@ -9,11 +9,12 @@ mod fold_tests;
 use jiff::Timestamp;
 use throughline_core::{
     AttemptEnd, LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunFold, RunStatusEvent,
-    ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, UserQuestionEvent,
-    UserQuestionEventStatus, Why, kind, unpack,
+    Tenant, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase,
+    UserQuestionEvent, UserQuestionEventStatus, Why, kind, unpack,
 };
 
 use crate::fold::turn::OpenTurn;
+use crate::session::id_scope;
 use crate::span::{Span, SpanKind, Value, id_of};
 
 /// How much is told.
@@ -31,7 +32,8 @@ pub struct Telling {
 #[derive(Debug)]
 pub struct Fold {
     telling: Telling,
-    run: Name,
+    /// The name from which the ids of its spans follow.
+    scope: String,
     trace: [u8; 16],
     root: [u8; 8],
     /// The span of the run itself, open until the run is over.
@@ -61,10 +63,11 @@ pub(crate) struct Total {
 }
 
 impl Fold {
-    /// Reads the log of that run, which belongs to that thread.
-    pub fn new(run: &LogId, thread: &LogId, telling: Telling) -> Self {
-        let trace = id_of::<16>(&run.0);
-        let root = id_of::<8>(&format!("{run} run"));
+    /// Reads the log of a tenant's run, which belongs to that thread.
+    pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, telling: Telling) -> Self {
+        let scope = id_scope(tenant, run);
+        let trace = id_of::<16>(&scope);
+        let root = id_of::<8>(&format!("{scope} run"));
         let mut agent =
             Span::new(trace, SpanKind::Agent, "invoke_agent".to_owned(), Timestamp::UNIX_EPOCH);
         agent.id = root;
@@ -74,7 +77,7 @@ impl Fold {
         agent.add("throughline.run", &run.0);
         Self {
             telling,
-            run: run.0.clone(),
+            scope,
             trace,
             root,
             agent: Some(agent),
@@ -229,7 +232,7 @@ impl Fold {
     fn part(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
         self.made += 1;
         let mut span = Span::new(self.trace, kind, name, at);
-        span.id = id_of::<8>(&format!("{} {}", self.run, self.made));
+        span.id = id_of::<8>(&format!("{} {}", self.scope, self.made));
         span.parent = Some(self.root);
         span
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, Why, pack};
+use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, Tenant, Why, pack};
 use throughline_testkit::figure;
 
 use crate::deliver::Status;
@@ -20,7 +20,7 @@ fn told() -> Telling {
 }
 
 fn fold() -> Fold {
-    Fold::new(&LogId::from("run_1"), &LogId::from("thread_1"), told())
+    Fold::new(&Tenant::from("default"), &LogId::from("run_1"), &LogId::from("thread_1"), told())
 }
 
 fn record(seq: u64, events: &[String]) -> Record {
@@ -130,7 +130,12 @@ fn what_is_told_again_is_the_same_span() {
 #[test]
 fn what_is_not_to_be_told_is_not() {
     let telling = Telling { log_data: false, ..told() };
-    let mut fold = Fold::new(&LogId::from("run_1"), &LogId::from("thread_1"), telling);
+    let mut fold = Fold::new(
+        &Tenant::from("default"),
+        &LogId::from("run_1"),
+        &LogId::from("thread_1"),
+        telling,
+    );
     let spans = fold.record(&record(1, &turn(1)));
     let all = format!("{spans:?}");
     for words in ["Thought 1", "found", "Go on.", "\"at\""] {

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Json, Name, Number, json};
+use throughline_core::{Json, LogId, Name, Number, Tenant, json};
 
 use crate::deliver::Status;
-use crate::span::{Span, SpanKind, Value, hex};
+use crate::span::{Span, SpanKind, Value, hex, id_of};
 use crate::tracer::Mode;
 
 /// What a trace is about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Its name: `sess_` and the run's own.
+    /// Its name: `sess_RUN`, and before it the tenant and a dot where the tenant is not `default`. It holds only letters,
+    /// digits, `_`, `-` and `.`.
     pub id: Name,
     /// The trace's id.
     pub trace: [u8; 16],
@@ -48,6 +49,40 @@ pub struct Parcel {
     /// Whether the same was told before, and only the status is another.
     pub is_again: bool,
 }
+
+/// The tenant of a gateway without keys. Its ids and file names do not name it.
+const DEFAULT_TENANT: &str = "default";
+
+/// The name of a run's session. Runs of two tenants never share one, and neither does it hold anything but letters, digits,
+/// `_`, `-` and `.`: a name with other characters goes in as its digest.
+pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
+    let run = plain_name(&run.0);
+    Name::from(match &*tenant.0 {
+        DEFAULT_TENANT => format!("sess_{run}"),
+        other => format!("{}.sess_{run}", plain_name(other)),
+    })
+}
+
+/// The name from which the ids of a run's trace and spans follow.
+pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
+    match &*tenant.0 {
+        DEFAULT_TENANT => run.0.to_string(),
+        other => format!("{other}\n{run}"),
+    }
+}
+
+/// A name that is safe in a file name and holds no dot: the name itself, or `x-` and its digest.
+fn plain_name(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let is_safe = (1..=100).contains(&name.len()) && name.bytes().all(is_plain);
+    if is_safe && !name.starts_with(DIGEST) {
+        return name.to_owned();
+    }
+    format!("{DIGEST}{}", hex(&id_of::<16>(name)))
+}
+
+/// What stands before a digest.
+const DIGEST: &str = "x-";
 
 /// Which piece of a trace a parcel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,4 +210,39 @@ fn put_attributes(o: &mut json::Object<'_>, span: &Span) {
 
 fn milliseconds(start: Timestamp, end: Timestamp) -> u64 {
     u64::try_from(end.as_millisecond() - start.as_millisecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(tenant: &str, run: &str) -> Name {
+        session_id(&Tenant::from(tenant), &LogId::from(run))
+    }
+
+    #[test]
+    fn session_names_are_safe_and_separate_tenants() {
+        assert_eq!(&*id("default", "run_1"), "sess_run_1");
+        assert_eq!(&*id("acme", "run_1"), "acme.sess_run_1");
+        let tenants =
+            ["default", "acme", "acme.sess_x", "../acme", "Acme", "ácme", "x-1", "", "a/b"];
+        let runs =
+            ["run_1", "../../etc/passwd", "/etc/passwd", "acme.sess_run_1", "run_é", "..", ""];
+        let mut seen = std::collections::HashSet::new();
+        for tenant in tenants {
+            for run in runs {
+                let id = id(tenant, run);
+                let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+                assert!(id.bytes().all(is_allowed) && !id.contains(".."), "{id}");
+                assert!(seen.insert(id.clone()), "{id} names two runs");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_two_tenants_differ_and_those_of_the_default_tenant_stay() {
+        let scope = |tenant: &str| id_scope(&Tenant::from(tenant), &LogId::from("run_1"));
+        assert_eq!(scope("default"), "run_1");
+        assert_ne!(scope("acme"), scope("globex"));
+    }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::deliver::{Delivered, Status, deliver, send};
 use crate::fold::{Fold, Telling};
-use crate::session::{Parcel, Phase, Session};
+use crate::session::{Parcel, Phase, Session, session_id};
 use crate::sink::Sink;
 use crate::span::Span;
 
@@ -85,7 +85,7 @@ impl Tracer {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
         work.spawn(async move {
-            let session = Name::from(format!("sess_{run}"));
+            let session = session_id(&tenant, &run);
             let told = follow(&options, &tenant, &run, told, rests).await;
             told.unwrap_or_else(|error| Delivered {
                 session,
@@ -172,7 +172,7 @@ pub async fn session_of(
     let thread = head.of.ok_or_else(missing)?;
     let log_data = telling.log_data;
     let session_thread = telling.thread_id.clone().unwrap_or_else(|| thread.0.clone());
-    let mut fold = Fold::new(run, &thread, telling);
+    let mut fold = Fold::new(tenant, run, &thread, telling);
     let mut spans = Vec::new();
     loop {
         let records = store.read(tenant, run, fold.seen(), PAGE).await?;
@@ -184,7 +184,7 @@ pub async fn session_of(
         }
     }
     let session = Session {
-        id: Name::from(format!("sess_{run}")),
+        id: session_id(tenant, run),
         trace: fold.trace(),
         root: fold.root(),
         thread: session_thread,
@@ -235,10 +235,10 @@ impl<'o> Teller<'o> {
     ) -> Result<Self, StoreError> {
         let head = options.store.log(tenant, run).await?;
         let thread = head.and_then(|head| head.of).unwrap_or_else(|| run.clone());
-        let fold = Fold::new(run, &thread, options.telling.clone());
+        let fold = Fold::new(tenant, run, &thread, options.telling.clone());
         let told_as = options.telling.thread_id.clone();
         let session = Session {
-            id: Name::from(format!("sess_{run}")),
+            id: session_id(tenant, run),
             trace: fold.trace(),
             root: fold.root(),
             thread: told_as.unwrap_or(thread.0),

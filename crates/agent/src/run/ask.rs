@@ -1,17 +1,20 @@
 //! A model is asked, and heard to its end. What it says is told as it comes, and kept when it is whole.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use throughline_core::{
-    Call, CostEstimator, Delta, Event, EventWriter, Failure, Model, ModelError, Name, Reply,
-    RunEvent, Stop, StreamEvent, ThoughtEvent, ThoughtPhase, Trouble,
+    Call, CostEstimator, Delta, Did, Event, EventWriter, Failure, ItemId, Model, ModelError, Name,
+    Reply, RunEvent, Stop, StreamEvent, ThoughtEvent, ThoughtPhase, Trouble, Why,
 };
 
 use crate::input::{Heard, Replayed, What};
+use crate::permit::CallPermit;
 use crate::progress::Purpose;
 use crate::run::{Listener, tell_listener};
+use crate::window::is_peers;
 
 /// All that is needed to ask a model and to hear its answer.
 pub(crate) struct Question {
@@ -30,20 +33,38 @@ pub(crate) struct Question {
     pub(crate) listener: Option<Arc<dyn Listener>>,
     pub(crate) costs: Option<Arc<dyn CostEstimator>>,
     pub(crate) clock: Arc<dyn throughline_core::Clock>,
+    /// Decides whether the call may be made.
+    pub(crate) permit: Option<Arc<dyn CallPermit>>,
 }
 
 impl Question {
-    /// Asks, and gives what happened.
+    /// Asks for permission and then the model, and gives what happened.
     pub(crate) async fn ask(self, call: Call) -> What {
+        if let Some(permit) = &self.permit
+            && let Err(denial) = permit.permit(&self.name, self.purpose).await
+        {
+            return What::Denied { purpose: self.purpose, denial };
+        }
         let began = self.clock.now();
         let thoughts = Replayed::thoughts(&call.items);
+        let peers: HashSet<ItemId> =
+            call.items.iter().filter(|item| is_peers(item)).map(|item| item.id.clone()).collect();
         let saying = match self.model.ask(call).await {
             Ok(saying) => saying,
             Err(error) => {
                 return What::Failed { purpose: self.purpose, error, streamed: false };
             }
         };
-        let fates = Replayed::of(&saying.fates, &thoughts);
+        let mut fates = saying.fates;
+        for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
+            for did in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
+                // The same provider may have issued it: it stays behind because another agent thought it.
+                if *did == Did::Elided(Why::Foreign) {
+                    *did = Did::Elided(Why::ByPolicy);
+                }
+            }
+        }
+        let fates = Replayed::of(&fates, &thoughts);
         let mut events = saying.events;
         let mut streamed = false;
         while let Some(event) = events.next().await {

@@ -48,7 +48,19 @@ impl Runner {
 
     /// Tells a run something, and waits until that is kept or refused. Then somebody has to [drive](Runner::drive) it on.
     pub async fn tell(&self, tenant: &Tenant, run: &LogId, word: Word) -> Result<(), RunError> {
-        match self.take_soon(tenant, run).await {
+        self.tell_within(tenant, run, word, self.lease).await
+    }
+
+    /// The same, and waits for a holder that does not answer no longer than `patience`. The word is in the run's inbox by
+    /// then: whoever takes the run next hears it.
+    pub async fn tell_within(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        word: Word,
+        patience: Duration,
+    ) -> Result<(), RunError> {
+        match self.take_soon(tenant, run, patience).await {
             Ok(mut driver) => {
                 let told = driver.hear(word).await;
                 driver.leave().await;
@@ -56,15 +68,20 @@ impl Runner {
             }
             // Somebody is at it: that one hears it.
             Err(RunError::Store(StoreError::Held { .. })) => {
-                self.tell_holder(tenant, run, &word).await
+                self.tell_holder(tenant, run, &word, patience).await
             }
             Err(error) => Err(error),
         }
     }
 
     /// Takes a run. Whoever still holds one that is not at work is about to leave it, and is waited for.
-    async fn take_soon(&self, tenant: &Tenant, run: &LogId) -> Result<Driver, RunError> {
-        let patience = Instant::now() + self.lease;
+    async fn take_soon(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        patience: Duration,
+    ) -> Result<Driver, RunError> {
+        let patience = Instant::now() + patience;
         loop {
             let taken = Driver::take(self, tenant, run).await;
             let is_held = matches!(taken, Err(RunError::Store(StoreError::Held { .. })));
@@ -79,7 +96,13 @@ impl Runner {
         }
     }
 
-    async fn tell_holder(&self, tenant: &Tenant, run: &LogId, word: &Word) -> Result<(), RunError> {
+    async fn tell_holder(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        word: &Word,
+        patience: Duration,
+    ) -> Result<(), RunError> {
         let mut seen = self.head(tenant, run).await?.last;
         let seq = self.leave_word(tenant, run, word).await?;
         loop {
@@ -87,7 +110,7 @@ impl Runner {
                 self.store.wait(tenant, run, seen).await?;
                 self.store.read(tenant, run, seen, 256).await
             };
-            let Ok(records) = timeout(self.lease, heard).await else {
+            let Ok(records) = timeout(patience, heard).await else {
                 // Whoever held it is gone. It hears the word that takes it next.
                 return Ok(());
             };
@@ -348,6 +371,7 @@ impl Driver {
             listener: runner.listener.clone(),
             costs: runner.costs.clone(),
             clock: Arc::clone(&runner.clock),
+            permit: runner.permit.clone(),
         };
         Ok((question, call))
     }
@@ -361,7 +385,9 @@ impl Driver {
             self.work.bring_back(run.call, Archived { store, tenant, thread, number });
             return;
         }
-        let Some(tool) = runner.tools.get(&run.tool).cloned() else {
+        let given =
+            runner.tools.get(&run.tool).filter(|_| self.state.cast.tool(&run.tool).is_some());
+        let Some(tool) = given.cloned() else {
             let answer = ToolAnswer::error(format!("The tool {} is not there any more.", run.tool));
             self.work.answer(run.call, answer);
             return;

@@ -152,7 +152,7 @@ impl Step {
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
         }
         for item in &mut items {
-            item.place.message += first;
+            item.place.message = item.place.message.saturating_add(first);
             match &mut item.body {
                 Body::Thought(thought) => {
                     thought.identity = who.clone();

@@ -7,8 +7,9 @@ use throughline_core::{
 
 use crate::action::Action;
 use crate::compact;
+use crate::permit::CallDenial;
 use crate::progress::{Phase, Purpose, RunStatus};
-use crate::step::Step;
+use crate::step::{Done, Step};
 
 impl Step {
     /// The model is asked for the next step, unless something comes before that.
@@ -111,6 +112,24 @@ impl Step {
         } else {
             self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}")));
         }
+    }
+}
+
+impl Step {
+    /// The run may not make its next model call: it ends as by a limit.
+    pub(super) fn denied(&mut self, purpose: Purpose, denial: &CallDenial) -> Done {
+        self.must_be_asking(purpose)?;
+        let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+        event.reason = Some(denial.message.clone());
+        self.tell(RunEvent::Turn(event));
+        let number = |value: f64| Number::of(value).unwrap_or_else(|| Number::from(0));
+        let CallDenial { limit, allowed, actual, message } = denial;
+        let event = LimitEvent::new(limit.clone(), number(*allowed), number(*actual));
+        self.tell(RunEvent::Limit(event));
+        self.state.progress.breach = Some(limit.clone());
+        self.set_context("__limitBreached", Some(throughline_core::json::string(limit)));
+        self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}: {message}")));
+        Ok(())
     }
 }
 

@@ -33,7 +33,11 @@ impl Step {
         {
             self.breach("maxToolCalls", float(limit), float(used));
         } else if self.is_time_to_reflect() {
-            self.state.progress.reflected.seen = true;
+            // The cap is on calls, whatever comes of them.
+            let reflected = &mut self.state.progress.reflected;
+            reflected.seen = true;
+            reflected.count += 1;
+            reflected.last = Some(reflected.tool_turns);
             self.ask(Purpose::Reflection);
         } else {
             self.next();
@@ -65,10 +69,7 @@ impl Step {
         let text = shortened(text_of(&heard.reply).trim(), config.max_chars);
         let known = self.state.smart.reflections.iter().flatten().last();
         let is_new = known.is_none_or(|known| !is_nearly(&known.text, &text));
-        let reflected = &mut self.state.progress.reflected;
-        reflected.last = Some(reflected.tool_turns);
         if !text.is_empty() && is_new {
-            self.state.progress.reflected.count += 1;
             let id = self.fresh("r");
             let mut record =
                 ReflectionRecord::new(id, self.state.progress.turn, Name::from(text), self.now());

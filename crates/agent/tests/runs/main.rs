@@ -10,9 +10,11 @@
 
 mod asked;
 mod broken;
+mod calls;
 mod crowd;
 mod documented;
 mod first;
+mod forged;
 mod harness;
 mod limits;
 mod mortal;

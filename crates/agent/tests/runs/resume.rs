@@ -31,7 +31,7 @@ struct Numbered(AtomicU64);
 impl Ids for Numbered {
     fn fresh(&self, prefix: &str) -> Name {
         let turn = self.0.load(Ordering::SeqCst);
-        if prefix == "thread" { "thread".into() } else { format!("{prefix}_{turn}").into() }
+        if prefix == "thread" { "thread_0".into() } else { format!("{prefix}_{turn}").into() }
     }
 }
 
@@ -102,7 +102,7 @@ async fn play(play: &Play, folder: &Path, store: Arc<dyn Store>) -> bool {
         ids.0.store(turn, Ordering::SeqCst);
         let start = Start {
             tenant: us(),
-            thread: (turn > 0).then(|| LogId::from("thread")),
+            thread: (turn > 0).then(|| LogId::from("thread_0")),
             casting: (play.casting)(),
             said: vec![Body::Text((*said).into())],
             once: vec![format!("turn {turn}").into()],

@@ -10,5 +10,6 @@
 )]
 
 mod mixed;
+mod peers;
 mod witness;
 mod world;

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use throughline_agent::{
 };
 use throughline_codec::Catalog;
 use throughline_core::{
-    Body, Clock, Credential, Ids, Json, LogId, ModelError, Models, Name, PendingUserQuestion,
-    Store, StoreError, Tenant, ToolApprovalResolution, ToolApprovalStatus, Trouble, Upstream,
-    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution, UserQuestionStatus,
+    Answering, Body, Clock, Credential, Ids, Json, LogId, ModelError, Models, Name, Outgoing,
+    PendingUserQuestion, Store, StoreError, Tenant, ToolApprovalResolution, ToolApprovalStatus,
+    Trouble, Upstream, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+    UserQuestionStatus,
 };
 use throughline_provider::{Endpoint, EndpointModels, Http, Source};
 use throughline_sim::{Options, Simulator};
@@ -47,12 +48,31 @@ pub(crate) struct World {
     pub(crate) simulator: Arc<Simulator>,
     pub(crate) witness: Arc<Witness>,
     store: Arc<dyn Store>,
+    /// The bodies of all requests, in their order.
+    bodies: Arc<Mutex<Vec<String>>>,
     ids: Arc<Counted>,
     _folder: Folder,
 }
 
 impl World {
     pub(crate) async fn new(seed: u64, parallel: bool) -> Self {
+        Self::open(Options { seed, parallel, ..Options::default() }).await
+    }
+
+    /// One whose models answer by a script.
+    pub(crate) async fn scripted(script: &str) -> Self {
+        Self::open(Options { script: script.parse().unwrap(), ..Options::default() }).await
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn bodies(&self) -> Vec<String> {
+        self.bodies.lock().unwrap().clone()
+    }
+
+    async fn open(simulated: Options) -> Self {
         let folder = Folder::new("simulated");
         let options = throughline_store::Options {
             durability: Durability::Relaxed,
@@ -60,11 +80,11 @@ impl World {
         };
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let journal = throughline_store::open(&url, &options).await.unwrap();
-        let options = Options { seed, parallel, ..Options::default() };
-        let simulator = Arc::new(throughline_sim::start(options).await.unwrap());
-        let witness = Witness::new(models(&simulator.url()), Arc::clone(&simulator));
+        let simulator = Arc::new(throughline_sim::start(simulated).await.unwrap());
+        let bodies = Arc::default();
+        let witness = Witness::new(models(&simulator.url(), &bodies), Arc::clone(&simulator));
         let (witness, ids) = (Arc::new(witness), Arc::default());
-        Self { simulator, witness, store: Arc::new(journal), ids, _folder: folder }
+        Self { simulator, witness, store: Arc::new(journal), bodies, ids, _folder: folder }
     }
 
     /// A process that can hold runs.
@@ -104,7 +124,21 @@ impl World {
     }
 }
 
-fn models(simulators: &str) -> EndpointModels {
+/// Notes the bodies of all requests.
+struct Noting {
+    http: Http,
+    bodies: Arc<Mutex<Vec<String>>>,
+}
+
+impl Upstream for Noting {
+    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+        let body = String::from_utf8_lossy(&outgoing.body).into_owned();
+        self.bodies.lock().unwrap().push(body);
+        self.http.send(outgoing)
+    }
+}
+
+fn models(simulators: &str, bodies: &Arc<Mutex<Vec<String>>>) -> EndpointModels {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
     let lines = rows.map(|row| {
         let base = format!("{simulators}/at/{row}");
@@ -112,7 +146,8 @@ fn models(simulators: &str) -> EndpointModels {
         let name = Arc::clone(&row.name);
         Endpoint::new(name, row, &base, Source::Key(Credential::new("simulated"))).unwrap()
     });
-    let http: Arc<dyn Upstream> = Arc::new(Http::new(lines, Arc::new(Timestamp::now)).unwrap());
+    let http = Http::new(lines, Arc::new(Timestamp::now)).unwrap();
+    let http: Arc<dyn Upstream> = Arc::new(Noting { http, bodies: Arc::clone(bodies) });
     EndpointModels::new(http, |model| {
         let found = MODELS.iter().find(|(known, _)| *known == model);
         let unknown = || ModelError::new(Trouble::Other, format!("there is no model {model}"));

@@ -418,11 +418,12 @@ fn sinks_of_traces_say_what_they_need() {
 
 #[test]
 fn tools_of_agents_and_what_nobody_is_shown_are_read() {
-    let text = "[agents]\nlease = \"2s\"\n[redaction]\nthinkingPatterns = [\"plan [A-Z]\"]\n\
+    let text = "[agents]\nlease = \"2s\"\nmax_steps = 30\nmax_runs_per_tenant = 4\n[redaction]\nthinkingPatterns = [\"plan [A-Z]\"]\n\
                 [http.look]\nurl = \"http://localhost/look/{at}\"\n[mcp.files]\ncommand = \"npx\"\n";
     let Reading { config, errors, .. } = read(text, Catalog::builtin(), &|_| None);
     assert_eq!(errors, []);
     assert_eq!(config.agents.lease, Duration::from_secs(2));
+    assert_eq!((config.agents.max_steps, config.agents.max_runs_per_tenant), (30, 4));
     assert_eq!((config.tools.http.len(), config.tools.mcp.len()), (1, 1));
     assert_eq!(config.redaction.map(|policy| policy.thinking_patterns.len()), Some(1));
     for (text, said) in [

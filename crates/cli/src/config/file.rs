@@ -196,12 +196,18 @@ fn store(section: &Section<'_, '_>, variable: Lookup<'_>, notes: &mut Notes<'_>)
 
 fn agents(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Agents {
     const LEAST: Duration = Duration::from_millis(100);
-    section.takes_only(&["lease"], notes);
+    let usual = Agents::default();
+    section.takes_only(&["lease", "max_steps", "max_runs_per_tenant"], notes);
     let lease = section.time("lease", notes);
     if lease.is_some_and(|lease| lease < LEAST) {
         notes.error(section.key_at("lease"), "`lease` is too short: write lease = \"15s\"");
     }
-    Agents { lease: lease.unwrap_or(Agents::default().lease) }
+    let mut count = |name, usual| section.count(name, usual, notes).unwrap_or(usual);
+    Agents {
+        lease: lease.unwrap_or(usual.lease),
+        max_steps: count("max_steps", usual.max_steps),
+        max_runs_per_tenant: count("max_runs_per_tenant", usual.max_runs_per_tenant),
+    }
 }
 
 /// What is declared in words of its own: tools, and what nobody is shown.

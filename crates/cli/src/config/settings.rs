@@ -67,11 +67,15 @@ pub(crate) struct StoreSettings {
 pub(crate) struct Agents {
     /// How long a run is held without a word of whoever is at it.
     pub(crate) lease: Duration,
+    /// The most steps that a run may make.
+    pub(crate) max_steps: u32,
+    /// The most runs of one tenant that are driven at once.
+    pub(crate) max_runs_per_tenant: u32,
 }
 
 impl Default for Agents {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(15) }
+        Self { lease: Duration::from_secs(15), max_steps: 1000, max_runs_per_tenant: 256 }
     }
 }
 

@@ -61,6 +61,8 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
         put("store.master_key_env", shown_variable(name));
     }
     put("agents.lease", shown_time(config.agents.lease));
+    put("agents.max_steps", config.agents.max_steps.to_string());
+    put("agents.max_runs_per_tenant", config.agents.max_runs_per_tenant.to_string());
     put("gateway.replay", word(ReplayMode::ALL, &gateway.replay).to_owned());
     put("gateway.capture", word(Capture::ALL, &gateway.capture).to_owned());
     put("gateway.prefix", word(PREFIX_POLICIES, &gateway.prefix).to_owned());

@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use throughline_core::{Boxed, StoreError};
+use throughline_core::{Boxed, Name, StoreError, Tenant};
 use throughline_server::{Admission, Allowance, Keyring};
-use throughline_store::Journal;
+use throughline_store::{ApiKey, Journal};
 
 /// How often it is looked whether somebody has made the first key.
 const LOOK: Duration = Duration::from_secs(1);
@@ -53,17 +53,30 @@ impl Keyring for StoreKeys {
                 return Ok(if is_open { Admission::Open } else { Admission::Refused });
             };
             let known = self.journal.api_key(key).await?;
-            Ok(known.map_or(Admission::Refused, |known| Admission::Key {
-                tenant: known.tenant,
-                id: known.id,
-                models: known.limits.models.clone(),
-                allowance: Allowance {
-                    micro_usd: known.limits.budget_micro_usd,
-                    tokens: known.limits.budget_tokens,
-                    per_minute: known.limits.requests_per_minute,
-                },
-            }))
+            Ok(known.map_or(Admission::Refused, admission))
         })
+    }
+
+    fn admit_id<'a>(&'a self, tenant: &'a Tenant, id: &'a Name) -> Boxed<'a, Admission> {
+        Box::pin(async move {
+            let mut keys = self.journal.api_keys(tenant).await?.into_iter();
+            let known = keys.find(|key| key.id == *id && key.revoked.is_none());
+            Ok(known.map_or(Admission::Refused, admission))
+        })
+    }
+}
+
+/// What a key admits to.
+fn admission(key: ApiKey) -> Admission {
+    Admission::Key {
+        tenant: key.tenant,
+        id: key.id,
+        models: key.limits.models,
+        allowance: Allowance {
+            micro_usd: key.limits.budget_micro_usd,
+            tokens: key.limits.budget_tokens,
+            per_minute: key.limits.requests_per_minute,
+        },
     }
 }
 

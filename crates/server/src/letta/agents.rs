@@ -1,5 +1,6 @@
 //! Agents: made, listed, shown, changed, deleted; their tools and their memory.
 
+use throughline_agent::ToolSpec;
 use throughline_core::{Json, LogId, Name, Node, Tree, json};
 
 use crate::gateway::Answered;
@@ -71,9 +72,9 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
     let mut fitting = Vec::new();
     for id in asked.house().agents().await? {
         let kept = asked.house().agent(&id).await?;
-        fitting.extend(kept.filter(|kept| fits(asked, kept)));
+        fitting.extend(kept);
     }
-    let page = paging.cut(fitting, |kept, id| *kept.id == *id);
+    let page = paging.cut(fitting, |kept, id| *kept.id == *id, |kept| fits(asked, kept))?;
     let mut told = Vec::with_capacity(page.len());
     for kept in &page {
         told.push(shapes::agent_json(asked, kept).await?);
@@ -136,16 +137,26 @@ pub(crate) async fn delete(asked: &Asked<'_>) -> Told {
     Ok(Answered::json(200, &Json::null()))
 }
 
-/// All tools that agents can have.
-pub(crate) fn all_tools(asked: &Asked<'_>) -> Answered {
-    let tools = asked.api.runner.tools.values().map(|tool| shapes::tool(&tool.spec()));
-    shapes::list(200, &tools.collect::<Vec<_>>())
+/// The tools that agents can have, page by page, in the order of their names.
+pub(crate) fn all_tools(asked: &Asked<'_>) -> Told {
+    tools_page(asked, asked.api.runner.tools.values().map(|tool| tool.spec()).collect())
+}
+
+fn tools_page(asked: &Asked<'_>, specs: Vec<ToolSpec>) -> Told {
+    let paging = Paging::in_order(&asked.query, 50)?;
+    let (name, search) = (asked.query.get("name"), asked.query.get("search"));
+    let fits = |spec: &ToolSpec| {
+        name.is_none_or(|name| spec.name == *name)
+            && search.is_none_or(|text| spec.name.to_lowercase().contains(&text.to_lowercase()))
+    };
+    let is_it = |spec: &ToolSpec, id: &str| id.strip_prefix("tool-") == Some(&*spec.name);
+    let page = paging.cut(specs, is_it, fits)?;
+    Ok(shapes::list(200, &page.iter().map(shapes::tool).collect::<Vec<_>>()))
 }
 
 pub(crate) async fn tools(asked: &Asked<'_>) -> Told {
     let kept = asked.agent(&asked.id(0)).await?;
-    let specs = declared::specs(&asked.api.runner, &kept.members);
-    Ok(shapes::list(200, &specs.iter().map(shapes::tool).collect::<Vec<_>>()))
+    tools_page(asked, declared::specs(&asked.api.runner, &kept.members))
 }
 
 /// Whether a person must allow a tool: a rule of the agent's.
@@ -188,8 +199,11 @@ fn blocks_of(kept: &Kept) -> Tree {
 
 pub(crate) async fn blocks(asked: &Asked<'_>) -> Told {
     let kept = asked.agent(&asked.id(0)).await?;
-    let blocks = blocks_of(&kept);
-    Ok(Answered::json(200, &blocks.root().json()))
+    let paging = Paging::in_order(&asked.query, 50)?;
+    let blocks: Vec<Json> = blocks_of(&kept).root().elements().map(Node::json).collect();
+    let is_it =
+        |block: &Json, id: &str| block.tree().root().get("id").is_some_and(|one| one.is(id));
+    Ok(shapes::list(200, &paging.cut(blocks, is_it, |_| true)?))
 }
 
 pub(crate) async fn block(asked: &Asked<'_>) -> Told {

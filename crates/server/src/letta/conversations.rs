@@ -64,14 +64,15 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         let Some(agent) = asked.house().agent(agent).await? else { continue };
         for id in &agent.conversations {
             let kept = asked.house().conversation(id).await?;
-            all.extend(kept.filter(|kept| is_wanted(asked, kept)).map(|kept| {
+            all.extend(kept.map(|kept| {
                 let told = shapes::conversation(&kept, &agent.id);
                 (kept, told)
             }));
         }
     }
     all.sort_by_key(|(kept, _)| kept.created);
-    let page = paging.cut(all, |(kept, _), id| *kept.id == *id);
+    let fits = |(kept, _): &(Kept, Json)| is_wanted(asked, kept);
+    let page = paging.cut(all, |(kept, _), id| *kept.id == *id, fits)?;
     Ok(shapes::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
 }
 
@@ -173,10 +174,12 @@ pub(crate) async fn fork(asked: &Asked<'_>) -> Told {
 /// Summarises the older messages of a conversation now.
 pub(crate) async fn compact(asked: &Asked<'_>) -> Told {
     let place = asked.place(&asked.id(0)).await?;
-    let config =
+    let mut config =
         declared::config(&place.agent, place.conversation.as_ref(), &Overrides::default())?;
+    asked.api.caps.lower(&mut config);
     may_be(asked, &config).await?;
     let tenant = asked.caller.tenant.clone();
+    let starting = asked.api.drives.start_run(&tenant)?;
     let before = in_context(asked, &place.thread).await?;
     let mut casting = Casting::solo(config, Vec::new());
     casting.note = Some(RunNote::begun(&place.agent.id, asked.caller.admission.key_id()));
@@ -190,6 +193,7 @@ pub(crate) async fn compact(asked: &Asked<'_>) -> Told {
     let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
     let begun = runner.begin_compaction(start).await?;
     asked.api.drives.drive(&tenant, &begun.run);
+    drop(starting);
     let known = known(asked, &begun.run).await?;
     let mut follower = Follower::new(asked.api.store(), known, From::default());
     loop {

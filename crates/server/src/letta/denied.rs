@@ -42,6 +42,11 @@ impl Denied {
         Self { status: 409, detail, retry_after: None }
     }
 
+    /// The same, with the time after which to try again.
+    pub(crate) fn after(self, wait: std::time::Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
     pub(crate) fn told(&self) -> Answered {
         let said = json::object(|o| {
             o.raw("detail", &self.detail);

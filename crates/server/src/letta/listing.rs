@@ -52,6 +52,12 @@ impl Paging {
         })
     }
 
+    /// As a query says it, for a list that stands in an order of its own and is read from its beginning.
+    pub(crate) fn in_order(query: &Query, limit: usize) -> Result<Self, Denied> {
+        let is_ascending = query.get("order").is_none_or(|order| &**order == "asc");
+        Ok(Self { is_ascending, ..Self::of(query, limit)? })
+    }
+
     /// Whether a page of the newest messages lies in these Items, with some to spare: the first of them may begin in the midst
     /// of an answer.
     fn may_be_in(&self, items: &[Seen]) -> bool {
@@ -65,24 +71,47 @@ impl Paging {
         older > self.limit.saturating_mul(2)
     }
 
-    /// The wanted ones of a list that stands from the oldest to the newest. The cursors speak of the order that is asked for.
-    pub(crate) fn cut<T>(&self, mut all: Vec<T>, is_it: impl Fn(&T, &str) -> bool) -> Vec<T> {
+    /// The page of a list that stands from the oldest to the newest, or in its own order. The cursors speak of the order
+    /// that is asked for; an id that is not in the list is an error, so that paging never begins again. The cursors are
+    /// looked up before the filter, because an object may stop fitting between two pages.
+    pub(crate) fn cut<T>(
+        &self,
+        mut all: Vec<T>,
+        is_it: impl Fn(&T, &str) -> bool,
+        fits: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, Denied> {
         if !self.is_ascending {
             all.reverse();
         }
-        let place = |all: &[T], id: &Option<Name>| {
-            id.as_ref().and_then(|id| all.iter().position(|one| is_it(one, id)))
+        let unknown = |name: &str, id: &str| {
+            Denied::new(
+                404,
+                format!("{name}: there is no {id} in this list: use the id of an object in it"),
+            )
         };
-        if let Some(before) = place(&all, &self.before) {
-            all.truncate(before);
+        let end = match &self.before {
+            Some(id) => {
+                let place = all.iter().position(|one| is_it(one, id));
+                place.ok_or_else(|| unknown("before", id))?
+            }
+            None => all.len(),
+        };
+        let start = match &self.after {
+            Some(id) => {
+                let place = all.iter().rposition(|one| is_it(one, id));
+                place.ok_or_else(|| unknown("after", id))? + 1
+            }
+            None => 0,
+        };
+        all.truncate(end);
+        all.drain(..start.min(end));
+        all.retain(fits);
+        if self.before.is_some() && self.after.is_none() {
             // The ones next to the cursor.
             all.drain(..all.len().saturating_sub(self.limit));
         }
-        if let Some(after) = place(&all, &self.after) {
-            all.drain(..=after);
-        }
         all.truncate(self.limit);
-        all
+        Ok(all)
     }
 }
 
@@ -134,11 +163,11 @@ impl<'s> Listing<'s> {
     }
 
     async fn cut(&mut self, paging: &Paging, items: &[Seen]) -> Result<Vec<Json>, Denied> {
-        let mut letters = self.letters(items).await?;
-        letters.retain(|letter| {
+        let letters = self.letters(items).await?;
+        let is_wanted = |letter: &Letter| {
             paging.types.is_empty() || paging.types.iter().any(|kind| **kind == *letter.kind)
-        });
-        let page = paging.cut(letters, |letter, id| *letter.id == *id);
+        };
+        let page = paging.cut(letters, |letter, id| *letter.id == *id, is_wanted)?;
         Ok(page.iter().map(|letter| letter.json(None)).collect())
     }
 

@@ -1,5 +1,7 @@
 //! Saying something to an agent, and what was said.
 
+use std::time::Duration;
+
 use throughline_agent::{AgentConfig, Casting, RunError, Start, Word};
 use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
 
@@ -13,6 +15,9 @@ use crate::letta::project::Known;
 use crate::letta::request::{RunNote, SayRequest};
 use crate::letta::stream::{From, Telling};
 use crate::letta::{Asked, Told, runs, shapes};
+
+/// How long a cancellation waits for the process that drives the run.
+const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
 /// How an answer is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,17 +96,21 @@ impl Asked<'_> {
 pub(crate) async fn say(asked: &Asked<'_>, how: How) -> Told {
     let request = SayRequest::parse(asked.body.root())?;
     let place = asked.place(&asked.id(0)).await?;
-    let (run, event) = if request.decisions.is_empty() {
-        (begin(asked, &place, &request).await?, 0)
-    } else {
-        decide(asked, &place, &request).await?
-    };
     let tenant = &asked.caller.tenant;
+    // A new run has a place in its tenant's share from here on, and a run that waited takes its turn.
+    let (run, event, starting) = if request.decisions.is_empty() {
+        let starting = asked.api.drives.start_run(tenant)?;
+        (begin(asked, &place, &request).await?, 0, Some(starting))
+    } else {
+        let (run, event) = decide(asked, &place, &request).await?;
+        (run, event, None)
+    };
     let head = asked.api.store().log(tenant, &run).await?;
     // Where something else is still to be decided, nothing goes on.
     if head.is_some_and(|head| head.status.as_deref() != Some("waiting")) {
         asked.api.drives.drive(tenant, &run);
     }
+    drop(starting);
     if how == How::Later {
         return runs::told(asked, &run).await;
     }
@@ -130,14 +139,16 @@ async fn decide(
     let (runner, tenant) = (&asked.api.runner, &asked.caller.tenant);
     let names = request.decided_once(&place.thread.0);
     if let Some((run, note)) = runner.noted(tenant, &names).await? {
-        let event = note.tree().root().get("event").and_then(Node::u64);
+        let tree = note.tree();
+        must_be_same(tree.root().name_of("digest").as_ref(), request, &run)?;
+        let event = tree.root().get("event").and_then(Node::u64);
         return Ok((run, event.unwrap_or(0)));
     }
     let head = waiting(asked, place).await?;
     let event = decisions::tell(asked, &head, &request.decisions).await?;
     if !names.is_empty() {
         let note = json::object(|o| {
-            o.number("event", event);
+            o.number("event", event).string("digest", &request.digest());
         });
         runner.note(tenant, &head.log, &names, &note).await?;
     }
@@ -146,7 +157,15 @@ async fn decide(
 
 /// Begins a run, or finds the one that the same request began.
 async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result<LogId, Denied> {
-    let config = declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
+    let most = asked.api.caps.max_steps;
+    if let Some(steps) = request.overrides.steps.filter(|steps| *steps > most) {
+        let message =
+            format!("max_steps: {steps} is more than this server allows: send at most {most}");
+        return Err(Denied::new(422, message));
+    }
+    let mut config =
+        declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
+    asked.api.caps.lower(&mut config);
     may_be(asked, &config).await?;
     let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
     let key = asked.caller.admission.key_id();
@@ -160,7 +179,14 @@ async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result
         once: request.once(&place.thread.0),
     };
     match runner.begin(start).await {
-        Ok(begun) => Ok(begun.run),
+        Ok(begun) => {
+            if begun.repeated {
+                let (casting, _) =
+                    asked.api.runner.progress(&asked.caller.tenant, &begun.run).await?;
+                must_be_same(RunNote::of(&casting).digest.as_ref(), request, &begun.run)?;
+            }
+            Ok(begun.run)
+        }
         Err(RunError::Busy { run, status }) => Err(busy(asked, place, &LogId(run), &status).await?),
         // Somebody else began a run on the same Thread at the same moment.
         Err(RunError::Store(StoreError::Conflict { .. })) => {
@@ -170,6 +196,19 @@ async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Checks that a request under otids that were used before says the same as then. Older runs do not know what that was.
+fn must_be_same(before: Option<&Name>, request: &SayRequest, run: &LogId) -> Result<(), Denied> {
+    if before.is_none_or(|before| *before == request.digest()) {
+        return Ok(());
+    }
+    let otids: Vec<&str> = request.otids.iter().flatten().map(|otid| &**otid).collect();
+    let message = format!(
+        "otid {} was used before with other content, for run {run}: send new content under a new otid",
+        otids.join(", ")
+    );
+    Err(Denied::new(409, message))
 }
 
 /// A run is in the way, and is named.
@@ -296,7 +335,9 @@ pub(crate) async fn stop_all(asked: &Asked<'_>, thread: &LogId) -> Result<(), De
 /// Stops a run, and says what came of it.
 async fn stop(asked: &Asked<'_>, run: &LogId) -> Name {
     let tenant = &asked.caller.tenant;
-    match asked.api.drives.hand().tell(tenant, run, Word::Cancel(None)).await {
+    let hand = asked.api.drives.hand();
+    // A holder that is gone does not answer: whoever takes the run next cancels it.
+    match hand.tell_within(tenant, run, Word::Cancel(None), CANCEL_WAIT).await {
         Ok(()) => Name::from("cancelled"),
         Err(error) => Name::from(format!("failed: {error}")),
     }

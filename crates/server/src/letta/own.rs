@@ -8,6 +8,7 @@ use throughline_core::{
 
 use crate::console::inbox;
 use crate::gateway::Answered;
+use crate::letta::declared::{self, Overrides};
 use crate::letta::denied::Denied;
 use crate::letta::messages::{known, may_ask, may_be, rewind as rewind_thread};
 use crate::letta::request::RunNote;
@@ -38,21 +39,41 @@ pub(crate) async fn snapshot(asked: &Asked<'_>) -> Told {
     Ok(Answered::json(200, &told))
 }
 
-/// Goes on from a snapshot, as a run of this store.
+/// Restores a run from a snapshot, as a new run of this store. The document is untrusted input: it gets new names, the tools
+/// that its agent was given and no others, and its open calls are approved again.
 pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     let snapshot = Snapshot::parse(&asked.body.root().json());
     let mut snapshot = snapshot.map_err(|error| Denied::new(422, error.to_string()))?;
+    let agent = asked.house().agent(&RunNote::of(&snapshot.casting).agent).await?;
+    let runner = match &agent {
+        Some(agent) => {
+            // An agent of this tenant keeps its own rules, whatever the document says of them.
+            let declared = declared::config(agent, None, &Overrides::default())?;
+            for config in snapshot.casting.agents.values_mut() {
+                let rules = &mut config.human_in_the_loop.approve;
+                let declared = declared.human_in_the_loop.approve.iter();
+                let missing: Vec<Name> =
+                    declared.filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(missing);
+            }
+            declared::equipped(&asked.api.runner, &agent.members)?
+        }
+        None => asked.api.runner.clone(),
+    };
     let key = asked.caller.admission.key_id();
     snapshot.casting.note = Some(RunNote::adopted(&snapshot.casting, key));
-    for agent in snapshot.casting.agents.values() {
+    for agent in snapshot.casting.agents.values_mut() {
+        asked.api.caps.lower(agent);
         may_be(asked, agent).await?;
     }
     if let Some(model) = &snapshot.progress.model {
         may_ask(asked, model).await?;
     }
     let tenant = &asked.caller.tenant;
-    let begun = asked.api.runner.restore(tenant, snapshot).await?;
+    let starting = asked.api.drives.start_run(tenant)?;
+    let begun = runner.restore_as_new(tenant, snapshot).await?;
     asked.api.drives.drive(tenant, &begun.run);
+    drop(starting);
     runs::told(asked, &begun.run).await
 }
 

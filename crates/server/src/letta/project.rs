@@ -338,6 +338,7 @@ pub(crate) fn rest(status: &str, reason: &str) -> Option<Rest> {
         "completed" if reason.contains("limit of its tokens") => "max_tokens_exceeded",
         "completed" => "end_turn",
         "cancelled" => "cancelled",
+        "failed" if reason.starts_with("limit reached: keyBudget") => "insufficient_credits",
         "failed" if reason.starts_with("limit reached") => "error",
         "failed" => "llm_api_error",
         _ => return None,

@@ -197,6 +197,47 @@ impl SayRequest {
         otids.map(|otid| Name::from(format!("letta/{thread}/{otid}"))).collect()
     }
 
+    /// A digest of what is said or decided. A request that comes again under the same otids has the same.
+    pub(crate) fn digest(&self) -> Name {
+        let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
+        let mut put = |field: &[u8]| {
+            hasher.update(&(field.len() as u64).to_le_bytes());
+            hasher.update(field);
+        };
+        for body in &self.said {
+            // A message holds texts and media, and nothing else.
+            if let Body::Text(text) = body {
+                put_all(&mut put, &[b"text", text.as_bytes()]);
+            } else if let Body::Media(media) = body {
+                put_media(&mut put, media);
+            }
+        }
+        for decision in &self.decisions {
+            match decision {
+                Decision::Approval { call, approve, reason } => {
+                    let text = |name: &Option<Name>| name.clone().unwrap_or_default();
+                    let (call, reason) = (text(call), text(reason));
+                    let word: &[u8] = if *approve { b"approve" } else { b"deny" };
+                    put_all(&mut put, &[word, call.as_bytes(), reason.as_bytes()]);
+                }
+                Decision::Return { call, parts, is_error } => {
+                    let word: &[u8] = if *is_error { b"error" } else { b"return" };
+                    put_all(&mut put, &[word, call.as_bytes()]);
+                    for part in parts {
+                        match part {
+                            Part::Text(text) => put_all(&mut put, &[b"text", text.as_bytes()]),
+                            Part::Media(media) => put_media(&mut put, media),
+                            Part::Value(value) | Part::Unknown(_, value) => {
+                                put_all(&mut put, &[b"value", value.bytes()]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Name::from(hasher.finalize().to_hex().as_str())
+    }
+
     /// The names under which these decisions are known again, for a Thread.
     pub(crate) fn decided_once(&self, thread: &str) -> Vec<Name> {
         let otids = self.otids.iter().flatten();
@@ -210,6 +251,7 @@ impl SayRequest {
                 o.string("agent", agent).bool("tokens", self.wishes.tokens);
                 o.bool("background", self.wishes.background);
                 o.maybe_string("key", key.map(|key| &**key));
+                o.string("digest", &self.digest());
                 o.array("otids", |list| {
                     for otid in &self.otids {
                         list.raw(&otid.as_deref().map_or_else(Json::null, json::string));
@@ -244,6 +286,8 @@ pub(crate) struct RunNote {
     pub(crate) adopted: bool,
     /// The id of the key that began it.
     pub(crate) key: Option<Name>,
+    /// The digest of what was said to it; older runs have none.
+    pub(crate) digest: Option<Name>,
     pub(crate) otids: Vec<Option<Name>>,
 }
 
@@ -289,8 +333,22 @@ impl RunNote {
             background: is("background"),
             adopted: is("adopted"),
             key: note.name_of("key"),
+            digest: note.name_of("digest"),
             otids: note.get("otids").into_iter().flat_map(Node::elements).map(Node::name).collect(),
         }
+    }
+}
+
+fn put_all(put: &mut impl FnMut(&[u8]), fields: &[&[u8]]) {
+    for field in fields {
+        put(field);
+    }
+}
+
+fn put_media(put: &mut impl FnMut(&[u8]), media: &Media) {
+    match media {
+        Media::Inline { mime, base64 } => put_all(put, &[b"inline", mime.as_bytes(), base64]),
+        Media::Remote { uri, .. } => put_all(put, &[b"remote", uri.as_bytes()]),
     }
 }
 

@@ -128,26 +128,24 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
     let statuses = query.all("statuses");
     let is_active = query.is("active") == Some(true);
     let (wanted, background) = (query.get("stop_reason"), query.is("background"));
-    let mut fitting = Vec::new();
+    let mut shown = Vec::with_capacity(all.len());
     for head in all {
-        let status = head.status.as_deref();
-        if is_active && status != Some("running") {
-            continue;
-        }
         let told = run_json(asked, &head).await?;
+        shown.push((head, told));
+    }
+    let fits = |(head, told): &(LogHead, Json)| {
         let tree = told.tree();
         let has =
             |key: &str, wanted: &str| tree.root().get(key).is_some_and(|value| value.is(wanted));
+        let is_on = !is_active || head.status.as_deref() == Some("running");
         let is_status = statuses.is_empty() || statuses.iter().any(|wanted| has("status", wanted));
         let is_reason = wanted.is_none_or(|wanted| has("stop_reason", wanted));
         let is_background = background.is_none_or(|wanted| {
             tree.root().get("background").and_then(Node::bool) == Some(wanted)
         });
-        if is_status && is_reason && is_background {
-            fitting.push((head.log.0, told));
-        }
-    }
-    let page = paging.cut(fitting, |(run, _), id| **run == *id);
+        is_on && is_status && is_reason && is_background
+    };
+    let page = paging.cut(shown, |(head, _), id| *head.log.0 == *id, fits)?;
     Ok(shapes::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
 }
 
@@ -179,14 +177,12 @@ async fn heard(asked: &Asked<'_>, known: Known) -> Result<Heard, StoreError> {
 }
 
 pub(crate) async fn messages(asked: &Asked<'_>) -> Told {
-    let paging = Paging::of(&asked.query, 100)?;
-    // A run is read from its beginning, unless somebody says otherwise.
-    let is_ascending = asked.query.get("order").is_none_or(|order| &**order == "asc");
-    let paging = Paging { is_ascending, ..paging };
+    // A run is read from its beginning, unless the query says otherwise.
+    let paging = Paging::in_order(&asked.query, 100)?;
     let known = known(asked, &LogId(asked.id(0))).await?;
     let mut letters = heard(asked, known).await?.letters;
     letters.retain(|letter| letter.kind.ends_with("_message") && letter.kind != "error_message");
-    let page = paging.cut(letters, |letter, id| *letter.id == *id);
+    let page = paging.cut(letters, |letter, id| *letter.id == *id, |_| true)?;
     Ok(shapes::list(200, &page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
 }
 
@@ -195,7 +191,7 @@ pub(crate) async fn steps(asked: &Asked<'_>) -> Told {
     let known = known(asked, &LogId(asked.id(0))).await?;
     let (agent, run) = (known.note.agent.clone(), known.run.0.clone());
     let steps = heard(asked, known).await?.steps;
-    let page = paging.cut(steps, |step, id| *step.id == *id);
+    let page = paging.cut(steps, |step, id| *step.id == *id, |_| true)?;
     let told: Vec<Json> = page.iter().map(|step| step_json(step, &agent, &run)).collect();
     Ok(shapes::list(200, &told))
 }

@@ -51,7 +51,7 @@ impl Drives {
                 let mut tried = seen.get(&key).copied().unwrap_or_default();
                 if tried.rest > 0 {
                     tried.rest -= 1;
-                } else {
+                } else if self.has_room(&key.0) {
                     if self.is_for_us(&key.0, &key.1).await {
                         self.drive(&key.0, &key.1);
                     }

@@ -39,7 +39,10 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
                 ("active", "boolean", "Whether they are at work."),
             ],
         ),
-        Op::RunMessages | Op::RunSteps => (true, &[]),
+        Op::RunMessages | Op::RunSteps | Op::AgentBlocks => (true, &[]),
+        Op::Tools | Op::AgentTools => {
+            (true, &[("name", "string", "The name."), ("search", "string", "A part of the name.")])
+        }
         Op::ListConversations => (
             true,
             &[

@@ -15,7 +15,7 @@ use throughline_core::{Boxed, Name, Provider, Store, Upstream, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
     Admission, AgentApi, Claims, Directory, Gateway, Keyring, Limits, Operations, Passthrough,
-    PrefixPolicy, Reached, Replay, ReplayMode, Silent, Unpriced,
+    PrefixPolicy, Prices, Reached, Replay, ReplayMode, Silent, Unpriced,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -133,6 +133,7 @@ pub(crate) struct Opening {
     /// The paths that are forwarded although the gateway does not know them.
     pub(crate) passthrough: Passthrough,
     pub(crate) allow_open: bool,
+    pub(crate) prices: Arc<dyn Prices>,
     /// Makes the agents, where there are any.
     pub(crate) agents: Option<MakeAgents>,
 }
@@ -151,6 +152,7 @@ impl Opening {
             directory: Arc::new(directory),
             passthrough: Passthrough::default(),
             allow_open: false,
+            prices: Arc::new(Unpriced),
             agents: None,
         }
     }
@@ -179,7 +181,7 @@ pub(crate) async fn serve_on(
     let catalog = Arc::new(Catalog::builtin().clone());
     let operations = Operations::new(
         Arc::new(store.clone()),
-        Arc::new(Unpriced),
+        opening.prices,
         Arc::new(Silent),
         Limits { capture: Duration::from_secs(5), ..Limits::default() },
     )

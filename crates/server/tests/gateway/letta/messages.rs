@@ -242,6 +242,14 @@ async fn the_same_request_is_said_once() {
     assert_eq!(list[0]["otid"], "one", "a message keeps its caller's name");
     assert_eq!(list.as_array().unwrap().len(), 8);
 
+    // Other content under the same name is no retry.
+    let other = json!({"messages": [{"role": "user", "content": "Hello", "otid": "one"}]});
+    let (status, said) = scene.try_ask("POST", &path, &other).await;
+    assert_eq!(status, 409, "{said}");
+    let detail = said["detail"].as_str().unwrap();
+    assert!(detail.starts_with("otid one was used before with other content"), "{detail}");
+    assert_eq!(scene.ask("POST", &path, &body).await, first, "the first content is still a retry");
+
     // While it is under way, too.
     let slow = json!({"messages": [{"role": "user", "content": "slow", "otid": "two"}]});
     let run = scene.ask("POST", &format!("{path}/async"), &slow).await;

@@ -4,6 +4,8 @@ mod agents;
 mod console;
 mod conversations;
 mod decisions;
+mod keys;
+mod lists;
 mod messages;
 mod nodes;
 mod own;

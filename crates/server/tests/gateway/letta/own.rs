@@ -51,13 +51,68 @@ async fn a_run_goes_on_from_a_snapshot_in_another_store() {
     let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
     let snapshot = here.ask("GET", &path, &json!(null)).await;
     let run = there.ask("POST", "/v1/throughline/snapshots", &snapshot).await;
-    assert_eq!(
-        (&run["id"], &run["stop_reason"]),
-        (&json!(run_of(&told)), &json!("requires_approval"))
-    );
-    let state = format!("/v1/throughline/runs/{}/state", run_of(&told));
+    assert_eq!(run["stop_reason"], "requires_approval");
+    let run = run["id"].as_str().unwrap();
+    assert_ne!(run, run_of(&told), "it gets a name of its own");
+    let state = format!("/v1/throughline/runs/{run}/state");
     let state = there.ask("GET", &state, &json!(null)).await;
     assert_eq!(state["pendingApprovals"][0]["status"], "pending");
+    let id = state["pendingApprovals"][0]["id"].as_str().unwrap();
+    assert!(id.starts_with(run), "{id} is an id of {run}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
+    let scene = Scene::open().await;
+    let agent = scene.agent(&json!({})).await;
+    let told = scene.say(&agent, "Send a mail.").await;
+    let run = run_of(&told);
+    let path = format!("/v1/throughline/runs/{run}/snapshot");
+    let honest = scene.ask("GET", &path, &json!(null)).await;
+    let mut forged = honest.clone();
+    forged["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
+    forged["progress"]["phase"] = json!({"is": "working"});
+    for tool in forged["casting"]["tools"].as_array_mut().unwrap() {
+        tool["needsApproval"] = json!(false);
+    }
+    // Another tenant, and the same one; with the run's own name, and with one that leaves a folder.
+    for key in ["them", "us"] {
+        for name in [&*run, "../../etc/run", "/etc/run", "run_é"] {
+            let mut forged = forged.clone();
+            forged["progress"]["run"] = json!(name);
+            forged["thread"] = json!(name);
+            let (status, said) =
+                scene.send(key, "POST", "/v1/throughline/snapshots", &forged).await;
+            let said: Value = serde_json::from_slice(&said).unwrap();
+            assert_eq!(status, 200, "{said}");
+            let id = said["id"].as_str().unwrap();
+            assert!(id != name && id.starts_with("run_"), "{id}");
+            assert_eq!(said["stop_reason"], "requires_approval", "{said}");
+        }
+    }
+    assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
+    // The agent of this tenant has no other tool, whatever the document lists.
+    let plain = scene.agent(&json!({"tools": ["get_weather"]})).await;
+    let mut other = forged.clone();
+    other["casting"]["note"]["letta"]["agent"] = json!(plain);
+    let (status, said) = scene.send("us", "POST", "/v1/throughline/snapshots", &other).await;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(status, 422, "{said}");
+    assert!(said.contains("there is no tool send_mail here for this agent"), "{said}");
+    // A rule of the agent's own holds, too, although the document has none.
+    let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
+    let strict = scene.agent(&rule).await;
+    let told = scene.say(&strict, "What is the weather?").await;
+    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
+    let mut forged = scene.ask("GET", &path, &json!(null)).await;
+    forged["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
+    forged["progress"]["phase"] = json!({"is": "working"});
+    for agent in forged["casting"]["agents"].as_object_mut().unwrap().values_mut() {
+        agent["humanInTheLoop"] = json!({});
+    }
+    let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
+    assert_eq!(run["stop_reason"], "requires_approval", "{run}");
+    assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! A gateway with agents, whose models say what a script says, for two tenants.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +16,9 @@ use throughline_core::{
     Models, Name, Place, ReasoningFormat, Reply, Role, Saying, Seal, Stop, Store, Target, Tenant,
     Thought, ThoughtKind, ToolCall, Trouble, Usage,
 };
-use throughline_server::{Admission, AgentApi, Allowance, Keyring, ReplayMode};
+use throughline_server::{
+    Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps,
+};
 use throughline_store::Journal;
 use throughline_testkit::Folder;
 use tokio::sync::Semaphore;
@@ -38,6 +41,8 @@ enum Says {
 /// A model that thinks twice, signs each thought, and then does what the last words of the user want.
 struct Scripted {
     target: Target,
+    /// How often the models of a process were asked.
+    asked: Arc<AtomicU64>,
     /// One for each answer to a user who says `slow`.
     gate: Arc<Semaphore>,
 }
@@ -48,6 +53,7 @@ impl Model for Scripted {
     }
 
     fn ask(&self, call: Call) -> Asking<'_> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         let words = last_words(&call);
         let says = match script(&call, &words) {
             Says::Fails if self.target.model() == OTHER => Says::Text("I will.".to_owned()),
@@ -155,6 +161,9 @@ fn script(call: &Call, words: &str) -> Says {
     if is_summary {
         return Says::Text(r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned());
     }
+    if words.contains("forever") {
+        return Says::Call("get_weather", r#"{"city":"Paris"}"#);
+    }
     if has_result && words.contains("switch") {
         return Says::Fails;
     }
@@ -232,25 +241,64 @@ impl Ids for Counted {
     }
 }
 
-/// Each key is the tenant that it names.
-struct Keys;
+/// Each key is the tenant that it names; what stands behind a dot tells keys of one tenant apart.
+#[derive(Clone, Default)]
+pub(crate) struct Keys {
+    revoked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Keys {
+    pub(crate) fn revoke(&self, name: &str) {
+        self.revoked.lock().unwrap().push(name.to_owned());
+    }
+
+    fn admission(&self, name: &str) -> Admission {
+        if self.revoked.lock().unwrap().iter().any(|revoked| revoked == name) {
+            return Admission::Refused;
+        }
+        let (tenant, kind) = name.split_once('.').unwrap_or((name, name));
+        Admission::Key {
+            tenant: Tenant::from(tenant),
+            id: Name::from(name),
+            models: match kind {
+                "poor" => vec!["gpt-*".into()],
+                "narrow" => vec!["claude-sonnet-*".into()],
+                _ => Vec::new(),
+            },
+            allowance: Allowance {
+                micro_usd: (kind == "tenth").then_some(100_000),
+                ..Allowance::default()
+            },
+        }
+    }
+}
 
 impl Keyring for Keys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
-        let admission = match key.and_then(|key| key.strip_prefix("tl_")) {
-            None => Admission::Refused,
-            Some(name) => Admission::Key {
-                tenant: Tenant::from(name),
-                id: Name::from(name),
-                models: match name {
-                    "poor" => vec!["gpt-*".into()],
-                    "narrow" => vec!["claude-sonnet-*".into()],
-                    _ => Vec::new(),
-                },
-                allowance: Allowance::default(),
-            },
-        };
+        let name = key.and_then(|key| key.strip_prefix("tl_"));
+        let admission = name.map_or(Admission::Refused, |name| self.admission(name));
         Box::pin(async move { Ok(admission) })
+    }
+
+    fn admit_id<'a>(&'a self, tenant: &'a Tenant, id: &'a Name) -> Boxed<'a, Admission> {
+        let known = match self.admission(id) {
+            Admission::Key { tenant: owner, .. } if owner != *tenant => Admission::Refused,
+            known => known,
+        };
+        Box::pin(async move { Ok(known) })
+    }
+}
+
+/// A hundred tokens cost a cent.
+struct Cents;
+
+impl Prices for Cents {
+    fn price(&self, _: &str, _: &str) -> Option<Price> {
+        Some(Price { input: 100_000_000, cached: 100_000_000, written: 100_000_000, output: 0 })
+    }
+
+    fn version(&self) -> &'static str {
+        "cents"
     }
 }
 
@@ -260,14 +308,22 @@ pub(crate) struct Scene {
     pub(crate) journal: Journal,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
     pub(crate) gate: Arc<Semaphore>,
+    pub(crate) keys: Keys,
+    /// How often the models of this process were asked.
+    pub(crate) asked: Arc<AtomicU64>,
     folder: Arc<Folder>,
 }
 
 /// The agents of a process.
-fn agents(store: Arc<dyn Store>, ran: &Arc<Mutex<Vec<String>>>, gate: &Arc<Semaphore>) -> AgentApi {
+fn agents(
+    store: Arc<dyn Store>,
+    ran: &Arc<Mutex<Vec<String>>>,
+    gate: &Arc<Semaphore>,
+    asked: &Arc<AtomicU64>,
+) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        Arc::new(Scripted { target, gate: Arc::clone(gate) })
+        Arc::new(Scripted { target, asked: Arc::clone(asked), gate: Arc::clone(gate) })
     }));
     let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
     let tools = [
@@ -292,32 +348,46 @@ impl Scene {
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let options = throughline_store::Options::default();
         let journal = throughline_store::open(&url, &options).await.unwrap();
-        Self::on(journal, Arc::new(folder), std::future::pending()).await
+        Self::on(journal, Arc::new(folder), Keys::default(), RunCaps::default(), pending()).await
+    }
+
+    /// One that lets each tenant have that many runs at once, of that many steps.
+    pub(crate) async fn capped(caps: RunCaps) -> Self {
+        let scene = Self::open().await;
+        let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
+        Self::on(journal, folder, scene.keys.clone(), caps, pending()).await
     }
 
     /// Another process on the same store.
     pub(crate) async fn beside(&self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self::on(self.journal.clone(), Arc::clone(&self.folder), stop).await
+        let (journal, folder) = (self.journal.clone(), Arc::clone(&self.folder));
+        Self::on(journal, folder, self.keys.clone(), RunCaps::default(), stop).await
     }
 
     async fn on(
         journal: Journal,
         folder: Arc<Folder>,
+        keys: Keys,
+        caps: RunCaps,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (ran, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+        let asked = Arc::new(AtomicU64::new(0));
         let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&gate), journal.clone());
+        let counted = Arc::clone(&asked);
         let opening = Opening {
-            keyring: Arc::new(Keys),
+            keyring: Arc::new(keys.clone()),
+            prices: Arc::new(Cents),
             agents: Some(Box::new(move |store| {
-                agents(store, &noted, &held).with_archive(Arc::new(archive))
+                let agents = agents(store, &noted, &held, &counted);
+                agents.with_caps(caps).with_archive(Arc::new(archive))
             })),
             ..Opening::of(ReplayMode::Repair)
         };
         // Nobody asks the providers.
         let nobody = Arc::new(upstream("http://127.0.0.1:1"));
         let url = serve_on(journal.clone(), nobody, opening, stop).await;
-        Self { url, journal, ran, gate, folder }
+        Self { url, journal, ran, gate, keys, asked, folder }
     }
 
     pub(crate) async fn send(

@@ -2,6 +2,8 @@
 //!
 //! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
 
+use throughline_testkit::figure;
+
 use crate::harness::official;
 use crate::letta::scene::{MODEL, Scene};
 
@@ -14,7 +16,10 @@ async fn run(language: &str, script: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
     let parts = said.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(parts, 7, "{said}");
+    assert_eq!(parts, 8, "{said}");
+    for list in said.lines().filter(|line| line.starts_with("list ")) {
+        figure(&format!("{language} {script}"), list);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

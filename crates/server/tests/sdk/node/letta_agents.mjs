@@ -159,7 +159,42 @@ async function conversations() {
   assert.deepEqual(new Set(listed.map((found) => found.id)), new Set([talk.id, fork.id]));
 }
 
-for (const part of [agents, messages, streams, background, approvals, ownTools, conversations]) {
+/** Every list ends after a number of requests that the number of objects bounds. */
+async function lists() {
+  let asked = 0;
+  const fetcher = (...args) => (asked++, fetch(...args));
+  const client = new Letta({ baseURL: url, apiKey: key, maxRetries: 0, fetch: fetcher });
+  const memory_blocks = [0, 1, 2, 3, 4].map((number) => ({ label: `b${number}`, value: "x" }));
+  const ada = await agent({ memory_blocks });
+  for (let turn = 0; turn < 2; turn++) await client.agents.messages.create(ada.id, { messages: [user("weather")] });
+  const [{ id: run }] = await all(client.runs.list({ agent_id: ada.id }));
+  const talk = await client.conversations.create({ agent_id: ada.id });
+  await read(client.conversations.messages.create(talk.id, { messages: [user("One")] }));
+  const pages = {
+    agents: (page) => client.agents.list(page),
+    tools: (page) => client.tools.list(page),
+    "agents.tools": (page) => client.agents.tools.list(ada.id, page),
+    "agents.blocks": (page) => client.agents.blocks.list(ada.id, page),
+    "agents.messages": (page) => client.agents.messages.list(ada.id, page),
+    runs: (page) => client.runs.list({ agent_id: ada.id, ...page }),
+    "runs.messages": (page) => client.runs.messages.list(run, page),
+    "runs.steps": (page) => client.runs.steps.list(run, page),
+    "conversations.messages": (page) => client.conversations.messages.list(talk.id, page),
+  };
+  for (const [name, page] of Object.entries(pages)) {
+    const ids = async (query) => (await all(page(query))).map((one) => one.id);
+    const whole = await ids({ limit: 1000 });
+    asked = 0;
+    assert.deepEqual(await ids({ limit: 1 }), whole, name);
+    const forwards = asked;
+    asked = 0;
+    assert.deepEqual((await ids({ limit: 1, before: whole.at(-1) })).sort(), whole.slice(0, -1).sort(), name);
+    assert.ok(forwards <= whole.length + 1 && asked <= whole.length + 1, `${name}: ${forwards}, ${asked}`);
+    console.log(`list ${name}: ${whole.length} objects, ${forwards} requests forwards, ${asked} backwards`);
+  }
+}
+
+for (const part of [agents, messages, streams, background, approvals, ownTools, conversations, lists]) {
   await part();
   console.log(`ok ${part.name}`);
 }

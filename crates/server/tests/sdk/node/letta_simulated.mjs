@@ -36,6 +36,8 @@ for (const model of models) {
         if (one.message_type.endsWith("reasoning_message")) thoughts += 1;
       }
       assert.equal(messages.at(-1).message_type, "assistant_message");
+      // A new name changes nothing about the agent's own thoughts.
+      await client.agents.update(agent.id, { name: "Eve" });
     }
     for (const tool of ["get_time", "get_weather"]) assert.ok(called.has(tool), tool);
     assert.ok(thoughts > 0, model);

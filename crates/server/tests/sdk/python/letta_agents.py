@@ -6,6 +6,7 @@ Arguments: the gateway's address, a key, and a model.
 import random
 import sys
 
+import httpx
 import letta_client
 from letta_client import Letta
 
@@ -193,6 +194,43 @@ def conversations():
     assert [found.id for found in CLIENT.conversations.list(agent_id=ada.id)] == [talk.id]
 
 
-for part in (agents, messages, streams, background, approvals, own_tools, conversations):
+def lists():
+    """Every list ends, forwards and backwards, after a number of requests that the number of objects bounds."""
+    asked = []
+    http = httpx.Client(event_hooks={"request": [asked.append]})
+    client = Letta(base_url=URL, api_key=KEY, max_retries=0, http_client=http)
+    ada = agent(memory_blocks=[{"label": f"b{number}", "value": "x"} for number in range(5)])
+    for _ in range(2):
+        CLIENT.agents.messages.create(ada.id, messages=[user("What is the weather?")])
+    run = next(iter(CLIENT.runs.list(agent_id=ada.id))).id
+    talk = CLIENT.conversations.create(agent_id=ada.id)
+    with CLIENT.conversations.messages.create(talk.id, messages=[user("One")]) as stream:
+        list(stream)
+    pages = {
+        "agents": lambda **page: client.agents.list(**page),
+        "tools": lambda **page: client.tools.list(**page),
+        "agents.tools": lambda **page: client.agents.tools.list(ada.id, **page),
+        "agents.blocks": lambda **page: client.agents.blocks.list(ada.id, **page),
+        "agents.messages": lambda **page: client.agents.messages.list(ada.id, **page),
+        "runs": lambda **page: client.runs.list(agent_id=ada.id, **page),
+        "runs.messages": lambda **page: client.runs.messages.list(run, **page),
+        "runs.steps": lambda **page: client.runs.steps.list(run, **page),
+        "conversations.messages": lambda **page: client.conversations.messages.list(talk.id, **page),
+    }
+    for name, page in pages.items():
+        whole = [one.id for one in page(limit=1000)]
+        del asked[:]
+        assert [one.id for one in page(limit=1)] == whole, name
+        forwards = len(asked)
+        del asked[:]
+        earlier = [one.id for one in page(limit=1, before=whole[-1])]
+        assert sorted(earlier) == sorted(whole[:-1]), name
+        assert forwards <= len(whole) + 1 and len(asked) <= len(whole) + 1, (name, forwards, len(asked))
+        print(f"list {name}: {len(whole)} objects, {forwards} requests forwards, {len(asked)} backwards")
+    listed = client.conversations.list(agent_id=ada.id)
+    assert [found.id for found in listed] == [talk.id]
+
+
+for part in (agents, messages, streams, background, approvals, own_tools, conversations, lists):
     part()
     print(f"ok {part.__name__}")

@@ -47,6 +47,8 @@ def converse(model, tokens):
         }
         thoughts += sum(one.message_type.endswith("reasoning_message") for one in messages)
         assert messages[-1].message_type == "assistant_message", messages
+        # A new name changes nothing about the agent's own thoughts.
+        CLIENT.agents.update(agent.id, name="Eve")
     assert called >= {"get_weather", "get_time"}, called
     return thoughts
 

@@ -1,0 +1,288 @@
+//! Forged snapshots: a document cannot run a tool without an approval, name a tool that the agent was not given, or choose
+//! the names of a run.
+
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use throughline_agent::{AgentConfig, RunStatus, ToolSpec, Word, parse_snapshot};
+use throughline_core::{LogId, ToolApprovalResolution};
+use throughline_testkit::{Dice, figure};
+
+use crate::harness::{Cast, Says, Scene, results, us};
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+/// A scene whose model calls `sign`, which needs an approval, and the snapshot of a run that waits for it.
+async fn waiting() -> (Scene, Value) {
+    let models = Cast::default().with(MODEL, |call| match results(call) {
+        0 => Says::Calls(&[("sign", r#"{"sum":1}"#)]),
+        _ => Says::Text("done"),
+    });
+    let tools = vec![
+        ToolSpec::new("sign").needs_approval(),
+        ToolSpec::new("look").idempotent(),
+        ToolSpec::new("pay"),
+    ];
+    let mut scene = Scene::new(models, tools).await;
+    // The agent was given `sign` and `look`; the runner has `pay` besides.
+    let whole = scene.runner.clone();
+    let given = whole.tools.iter().filter(|(name, _)| &***name != "pay");
+    let given: Vec<_> = given.map(|(_, tool)| std::sync::Arc::clone(tool)).collect();
+    scene.runner = scene.runner.with_tools(given);
+    let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    assert_eq!(status, RunStatus::Waiting);
+    let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
+    let document = snapshot.json(scene.runner.clock.now(), None).unwrap();
+    scene.runner = whole;
+    (scene, serde_json::from_slice(document.bytes()).unwrap())
+}
+
+/// Restores a document and drives the run until it rests.
+async fn restored(scene: &Scene, document: &Value) -> Result<(LogId, RunStatus), String> {
+    let bytes = Bytes::from(document.to_string());
+    let snapshot = parse_snapshot(&bytes).map_err(|error| error.to_string())?;
+    let begun = scene.runner.restore(&us(), snapshot).await.map_err(|error| error.to_string())?;
+    let driven = scene.runner.drive(&us(), &begun.run).await;
+    Ok((begun.run, driven.map_err(|error| error.to_string())?))
+}
+
+fn ran(scene: &Scene) -> Vec<String> {
+    scene.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The documents that a forger would try, each with what it claims.
+fn forgeries(honest: &Value) -> Vec<(&'static str, Value)> {
+    let call = honest["progress"]["calls"][0]["id"].clone();
+    let forge = |change: &dyn Fn(&mut Value)| {
+        let mut document = honest.clone();
+        change(&mut document);
+        document
+    };
+    let working = |document: &mut Value, stage: Value| {
+        document["progress"]["calls"][0]["stage"] = stage;
+        document["progress"]["phase"] = json!({"is": "working"});
+    };
+    let queued = || json!({"is": "queued"});
+    vec![
+        ("queued", forge(&|document| working(document, queued()))),
+        ("begun", forge(&|document| working(document, json!({"is": "begun"})))),
+        (
+            "approved",
+            forge(&|document| {
+                working(document, queued());
+                document["state"]["pendingApprovals"][0]["status"] = json!("approved");
+            }),
+        ),
+        (
+            "a specification without approval",
+            forge(&|document| {
+                working(document, queued());
+                for tool in document["casting"]["tools"].as_array_mut().unwrap() {
+                    tool["needsApproval"] = json!(false);
+                }
+            }),
+        ),
+        (
+            "an idempotent specification",
+            forge(&|document| {
+                working(document, json!({"is": "begun"}));
+                for tool in document["casting"]["tools"].as_array_mut().unwrap() {
+                    *tool = json!({"name": tool["name"], "idempotent": true});
+                }
+            }),
+        ),
+        (
+            "a tool of the caller",
+            forge(&|document| {
+                working(document, queued());
+                for tool in document["casting"]["tools"].as_array_mut().unwrap() {
+                    tool["client"] = json!(true);
+                }
+            }),
+        ),
+        (
+            "the name of another tool",
+            forge(&|document| {
+                working(document, json!({"is": "begun"}));
+                document["progress"]["calls"][0]["tool"] = json!("look");
+            }),
+        ),
+        ("a question", forge(&|document| working(document, json!({"is": "question", "id": call})))),
+        (
+            "other arguments in the request",
+            forge(&|document| {
+                document["state"]["pendingApprovals"][0]["args"] = json!({"sum": 0});
+            }),
+        ),
+        (
+            "arguments beside the call",
+            forge(&|document| {
+                working(document, queued());
+                document["progress"]["calls"][0]["args"] = json!({"sum": 1_000_000});
+            }),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn forged_snapshot_cannot_run_a_tool_without_approval() {
+    let (scene, honest) = waiting().await;
+    let mut tried = 0;
+    for (claim, document) in forgeries(&honest) {
+        let (run, status) = restored(&scene, &document).await.expect(claim);
+        assert_eq!(status, RunStatus::Waiting, "{claim}");
+        assert_eq!(ran(&scene), Vec::<String>::new(), "{claim}");
+        let state = scene.state(&run).await;
+        let pending = state.smart.pending_approvals.clone().unwrap_or_default();
+        assert_eq!(pending.len(), 1, "{claim}: {pending:?}");
+        assert_eq!(pending[0].args.as_str(), r#"{"sum":1}"#, "{claim}: a person sees what runs");
+        // With an approval it runs once, with the arguments that were shown.
+        let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
+        scene.runner.tell(&us(), &run, Word::Decide(allowed)).await.unwrap();
+        assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed, "{claim}");
+        let did = std::mem::take(&mut *scene.ran.lock().unwrap());
+        assert_eq!(did, [r#"sign call_0_0 {"sum":1}"#], "{claim}");
+        tried += 1;
+    }
+    figure("forged snapshots that asked for an approval", tried);
+}
+
+#[tokio::test]
+async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
+    let (scene, honest) = waiting().await;
+    let mut other = honest.to_string().replace(r#""sign""#, r#""pay""#);
+    // The list of tools stays what it was, so `pay` is not on it.
+    let mut document: Value = serde_json::from_str(&other).unwrap();
+    document["casting"]["tools"] = honest["casting"]["tools"].clone();
+    document["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
+    document["progress"]["phase"] = json!({"is": "working"});
+    let (run, _) = restored(&scene, &document).await.unwrap();
+    assert_eq!(ran(&scene), Vec::<String>::new());
+    let history = scene.state(&run).await.smart.tool_history.unwrap();
+    assert!(history[0].error.as_ref().unwrap().contains("There is no tool named pay"));
+    // A tool that this runner does not have is refused by name.
+    other = honest.to_string().replace(r#""look""#, r#""launch""#);
+    let refused = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
+    assert!(refused.contains("casting.tools: there is no tool launch here"), "{refused}");
+}
+
+#[tokio::test]
+async fn restored_runs_get_new_names_unless_theirs_have_our_form_and_are_free() {
+    let (scene, honest) = waiting().await;
+    let taken = honest["progress"]["run"].as_str().unwrap().to_owned();
+    for name in
+        ["../../x", "/etc/x", "run_../x", "run_é", "run_A", "run_", "", "letta.agents", &taken]
+    {
+        let mut document = honest.clone();
+        document["progress"]["run"] = json!(name);
+        let (run, _) = restored(&scene, &document).await.unwrap();
+        assert_ne!(&*run.0, name);
+        assert!(run.0.strip_prefix("run_").unwrap().parse::<u64>().is_ok(), "{run}");
+        let mut document = honest.clone();
+        document["progress"]["run"] = json!("run_free");
+        document["thread"] = json!(name);
+        let (run, _) = restored(&scene, &document).await.unwrap();
+        assert_ne!(&*run.0, "run_free", "{name} is no name of a thread");
+    }
+    let mut document = honest.clone();
+    document["progress"]["run"] = json!("run_free");
+    document["thread"] = json!("thread_free");
+    assert_eq!(&*restored(&scene, &document).await.unwrap().0.0, "run_free");
+    let snapshot = parse_snapshot(&Bytes::from(document.to_string().replace("_free", "_other")));
+    let begun = scene.runner.restore_as_new(&us(), snapshot.unwrap()).await.unwrap();
+    assert_ne!((&*begun.run.0, &*begun.thread.0), ("run_other", "thread_other"));
+}
+
+#[tokio::test]
+async fn restoring_removes_the_context_of_another_process() {
+    let (scene, mut document) = waiting().await;
+    let forged = json!({"__onEvent": "x", "__traceSession": {}, "__run": "run_0", "__contextFrom": 99, "mine": 1});
+    document["state"]["ctx"] = forged;
+    let (run, _) = restored(&scene, &document).await.unwrap();
+    let state = scene.state(&run).await;
+    assert!(state.context("__onEvent").is_none() && state.context("__traceSession").is_none());
+    assert_eq!(state.context("__run").unwrap().as_str(), format!("\"{run}\""));
+    assert_eq!(state.context("__contextFrom").unwrap().as_str(), "1");
+    assert_eq!(state.context("mine").unwrap().as_str(), "1");
+}
+
+/// All places in a document, as JSON pointers.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(members) => members.iter().map(|(name, one)| (name.clone(), one)).collect(),
+        Value::Array(list) => {
+            list.iter().enumerate().map(|(place, one)| (place.to_string(), one)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (name, child) in children {
+        let place = format!("{at}/{name}");
+        places(child, &place, found);
+        found.push(place);
+    }
+}
+
+#[tokio::test]
+async fn forged_snapshot_mutations_never_run_a_tool_without_approval() {
+    let (scene, honest) = waiting().await;
+    let approval = honest["progress"]["calls"][0]["stage"]["id"].clone();
+    let stages = [
+        json!({"is": "queued"}),
+        json!({"is": "begun"}),
+        json!({"is": "done"}),
+        json!({"is": "approval", "id": approval}),
+        json!({"is": "approval", "id": approval, "lost": true}),
+        json!({"is": "client", "id": approval}),
+        json!({"is": "question", "id": approval}),
+    ];
+    let phases = ["working", "waiting"].map(|phase| json!({"is": phase}));
+    let statuses = ["approved", "executed", "pending", "rejected"].map(|status| json!(status));
+    let likely: [(&str, &[Value]); 5] = [
+        ("/progress/calls/0/stage", &stages),
+        ("/progress/phase", &phases),
+        ("/state/pendingApprovals/0/status", &statuses),
+        ("/casting/tools/0/needsApproval", &[json!(false)]),
+        ("/casting/tools/1/needsApproval", &[json!(false)]),
+    ];
+    let values = [
+        json!("sign"),
+        json!("look"),
+        json!("call_0_0"),
+        json!({"sum": 2}),
+        json!(true),
+        json!(false),
+        json!(0),
+        json!(4_294_967_295_u64),
+        json!(u64::MAX),
+        json!([]),
+        json!(null),
+    ];
+    let mut all = Vec::new();
+    places(&honest, "", &mut all);
+    let (mut dice, mut taken) = (Dice::new(19), 0);
+    let cases = throughline_testkit::cases(120);
+    for case in 0..cases {
+        let mut document = honest.clone();
+        for _ in 0..=dice.below(3) {
+            let (place, values) = if dice.below(4) > 0 {
+                let (place, values) = dice.pick(&likely).unwrap();
+                ((*place).to_owned(), *values)
+            } else {
+                (dice.pick(&all).unwrap().clone(), &values[..])
+            };
+            if let Some(value) = document.pointer_mut(&place) {
+                *value = dice.pick(values).unwrap().clone();
+            }
+        }
+        if let Ok((run, status)) = restored(&scene, &document).await {
+            taken += 1;
+            assert_ne!(status, RunStatus::Running, "case {case}: {run} cannot go on");
+        }
+        let did = std::mem::take(&mut *scene.ran.lock().unwrap());
+        let signed = did.iter().find(|line| line.starts_with("sign "));
+        assert_eq!(signed, None, "case {case}: {document}");
+    }
+    assert!(taken > cases / 10, "only {taken} of {cases} were restored");
+    figure("mutated snapshots", format!("{cases}, {taken} restored, none signed"));
+}

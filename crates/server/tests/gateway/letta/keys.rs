@@ -1,0 +1,173 @@
+//! Runs obey the key that started them, and the operator's caps.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use throughline_server::RunCaps;
+use throughline_testkit::figure;
+use tokio::sync::oneshot;
+
+use crate::harness::begin;
+use crate::letta::scene::{MODEL, Scene};
+
+/// The answer of a key's request, which must go well.
+async fn ask(scene: &Scene, key: &str, method: &str, path: &str, body: &Value) -> Value {
+    let (status, said) = scene.send(key, method, path, body).await;
+    assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
+    serde_json::from_slice(&said).unwrap()
+}
+
+/// An agent of a key, whose model calls a tool without end when it is told `forever`.
+async fn agent(scene: &Scene, key: &str) -> String {
+    let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"]});
+    ask(scene, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
+}
+
+fn words(text: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": text}], "max_steps": 900})
+}
+
+/// Waits until a run is over, and gives it.
+async fn ended(scene: &Scene, key: &str, run: &str) -> Value {
+    loop {
+        let run = ask(scene, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+        if run["status"] != "running" {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The reason with which a run ended.
+async fn reason(scene: &Scene, key: &str, run: &str) -> String {
+    let path = format!("/v1/throughline/runs/{run}/journal");
+    let journal = ask(scene, key, "GET", &path, &json!(null)).await;
+    let events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
+    let last = events.filter(|event| event["type"] == "run").next_back().unwrap();
+    last["reason"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_end_a_run_within_one_call_of_its_budget() {
+    let scene = Scene::open().await;
+    let ada = agent(&scene, "us.tenth").await;
+    let path = format!("/v1/agents/{ada}/messages");
+    let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
+    let calls = scene.asked.load(Ordering::SeqCst);
+    let used = ask(&scene, "us.tenth", "GET", "/v1/throughline/usage", &json!(null)).await;
+    let spent = used["used"]["micro_usd"].as_u64().unwrap();
+    figure(
+        "a run with a budget of $0.10",
+        format!("{calls} calls, {spent} millionths of a dollar"),
+    );
+    assert!((100_000..=110_000).contains(&spent), "{used}");
+    assert_eq!(calls, 10);
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let reason = reason(&scene, "us.tenth", run).await;
+    assert!(
+        reason.starts_with("limit reached: keyBudget: the key us.tenth has used up"),
+        "{reason}"
+    );
+    // The next message of that key is refused before anything begins.
+    let (status, said) = scene.send("us.tenth", "POST", &path, &words("Hello")).await;
+    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
+    assert_eq!(scene.asked.load(Ordering::SeqCst), calls);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
+    let scene = Scene::open().await;
+    let ada = agent(&scene, "us.gone").await;
+    let path = format!("/v1/agents/{ada}/messages/async");
+    scene.gate.add_permits(3);
+    let run = ask(&scene, "us.gone", "POST", &path, &words("slow, forever")).await;
+    let run = run["id"].as_str().unwrap();
+    while scene.asked.load(Ordering::SeqCst) < 4 {
+        tokio::task::yield_now().await;
+    }
+    scene.keys.revoke("us.gone");
+    scene.gate.add_permits(100);
+    let told = ended(&scene, "us", run).await;
+    let calls = scene.asked.load(Ordering::SeqCst);
+    figure("calls of a run after its key was revoked", calls - 4);
+    assert_eq!((&told["status"], calls), (&json!("failed"), 4), "{told}");
+    let reason = reason(&scene, "us", run).await;
+    assert!(
+        reason.starts_with("limit reached: keyRevoked: the key us.gone was revoked"),
+        "{reason}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_limits_hold_for_runs_that_another_process_takes_over() {
+    let first = Scene::open().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let leaving = first.beside(async { drop(stopped.await) }).await;
+    let ada = agent(&leaving, "us.gone").await;
+    let path = format!("/v1/agents/{ada}/messages/async");
+    let run = ask(&leaving, "us.gone", "POST", &path, &words("slow, forever")).await;
+    let run = run["id"].as_str().unwrap();
+    while leaving.asked.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    first.keys.revoke("us.gone");
+    stop.send(()).unwrap();
+    let told = ended(&first, "us", run).await;
+    assert_eq!(told["status"], "failed", "{told}");
+    assert_eq!(first.asked.load(Ordering::SeqCst), 0, "the other process asked no model");
+    let reason = reason(&first, "us", run).await;
+    assert!(reason.starts_with("limit reached: keyRevoked"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_caps_runs_and_steps_of_a_tenant() {
+    let scene = Scene::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
+    let (status, said) = {
+        let ada = agent(&scene, "us").await;
+        scene.send("us", "POST", &format!("/v1/agents/{ada}/messages"), &words("Hello")).await
+    };
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(status, 422, "{said}");
+    assert!(said.contains("max_steps: 900 is more than this server allows"), "{said}");
+    // An agent without a word about steps is lowered to the cap.
+    let ada = agent(&scene, "us").await;
+    let body = json!({"messages": [{"role": "user", "content": "The weather, forever."}]});
+    let told = ask(&scene, "us", "POST", &format!("/v1/agents/{ada}/messages"), &body).await;
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    assert!(reason(&scene, "us", run).await.contains("maxToolCalls"));
+    assert_eq!(scene.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
+    // Runs that are at work take the tenant's places; further ones are refused with a time to come back.
+    let slow = json!({"messages": [{"role": "user", "content": "slow"}]});
+    for _ in 0..4 {
+        let ada = agent(&scene, "us").await;
+        ask(&scene, "us", "POST", &format!("/v1/agents/{ada}/messages/async"), &slow).await;
+    }
+    let ada = agent(&scene, "us").await;
+    let path = format!("/v1/agents/{ada}/messages/async");
+    let mut refused = 0;
+    for _ in 0..300 {
+        let headers = [("authorization", "Bearer tl_us")];
+        let body = slow.to_string().into_bytes();
+        let response = begin(&scene.url, "POST", &path, body, &headers).await;
+        assert_eq!(response.status().as_u16(), 429);
+        assert_eq!(response.headers()["retry-after"], "1");
+        refused += 1;
+    }
+    // Another tenant is not kept waiting.
+    let eve = agent(&scene, "them").await;
+    let hello = json!({"messages": [{"role": "user", "content": "Hello"}]});
+    let told = ask(&scene, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    figure("messages over a tenant's share that were refused", refused);
+    // When they are done, there is room again.
+    scene.gate.add_permits(100);
+    loop {
+        let (status, _) = scene.send("us", "POST", &path, &slow).await;
+        if status == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,99 @@
+//! Every list of the agent API ends: paging by `after` and `before` goes through each object once.
+
+use serde_json::{Value, json};
+use throughline_server::routes;
+use throughline_testkit::figure;
+
+use crate::letta::scene::{Scene, said};
+
+async fn page(scene: &Scene, path: &str, query: &str) -> (u16, Vec<Value>) {
+    let (status, told) = scene.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    (status, told.as_array().cloned().unwrap_or_default())
+}
+
+fn ids(list: &[Value]) -> Vec<String> {
+    list.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_end_on_every_route() {
+    let scene = Scene::open().await;
+    let blocks: Vec<Value> =
+        (0..5).map(|number| json!({"label": format!("b{number}"), "value": "x"})).collect();
+    let agent = scene.agent(&json!({"memory_blocks": blocks})).await;
+    scene.agent(&json!({})).await;
+    let told = scene.say(&agent, "What is the weather?").await;
+    let run = told["messages"][0]["run_id"].as_str().unwrap().to_owned();
+    scene.say(&agent, "Hello").await;
+    let mut conversation = String::new();
+    for _ in 0..3 {
+        let made = scene.ask("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+        conversation = made["id"].as_str().unwrap().to_owned();
+    }
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let mut body = said("What is the weather?");
+    body["streaming"] = json!(false);
+    scene.ask("POST", &path, &body).await;
+    let (mut lists, mut requests, mut objects) = (0, 0, 0);
+    for route in routes() {
+        if route.method != "GET" || route.path.starts_with("/v1/throughline/") {
+            continue;
+        }
+        let path = route.path.replace("{agent}", &agent).replace("{run}", &run);
+        let path = path.replace("{conversation}", &conversation);
+        if path.contains('{') {
+            continue;
+        }
+        let (status, whole) = page(&scene, &path, "limit=1000").await;
+        // What has no ids is no list that a client pages through.
+        if status != 200 || whole.iter().any(|one| one["id"].is_null()) || whole.is_empty() {
+            continue;
+        }
+        let whole = ids(&whole);
+        assert!(whole.len() > 1, "{path} has {} objects: make more", whole.len());
+        lists += 1;
+        objects += whole.len();
+        for order in ["asc", "desc"] {
+            let (_, all) = page(&scene, &path, &format!("limit=1000&order={order}")).await;
+            let all = ids(&all);
+            let (mut forwards, mut after, mut asked) = (Vec::new(), String::new(), 0);
+            loop {
+                let query = format!("limit=2&order={order}{after}");
+                let (status, page) = page(&scene, &path, &query).await;
+                asked += 1;
+                assert_eq!(status, 200, "{path}?{query}");
+                assert!(page.len() <= 2 && asked <= all.len() / 2 + 2, "{path} does not end");
+                let Some(last) = page.last() else { break };
+                after = format!("&after={}", last["id"].as_str().unwrap());
+                forwards.extend(ids(&page));
+            }
+            assert_eq!(forwards, all, "{path} by after, {order}");
+            requests += asked;
+            // Backwards from the last one.
+            let mut backwards = vec![all.last().unwrap().clone()];
+            loop {
+                let query = format!("limit=2&order={order}&before={}", backwards[0]);
+                let (status, page) = page(&scene, &path, &query).await;
+                assert_eq!(status, 200, "{path}?{query}");
+                if page.is_empty() {
+                    break;
+                }
+                let mut earlier = ids(&page);
+                earlier.append(&mut backwards);
+                backwards = earlier;
+                assert!(backwards.len() <= all.len(), "{path} does not end");
+            }
+            assert_eq!(backwards, all, "{path} by before, {order}");
+        }
+        for cursor in ["after", "before"] {
+            let (status, _) = page(&scene, &path, &format!("{cursor}=nobody-1")).await;
+            assert_eq!(status, 404, "{path}?{cursor}");
+        }
+    }
+    assert_eq!(lists, 10, "agents, tools, blocks, messages, runs, steps, conversations");
+    figure(
+        "lists of the agent API",
+        format!("{lists} with {objects} objects, {requests} requests by twos"),
+    );
+}
