@@ -1,6 +1,7 @@
 //! `throughline backup`: a copy of a store, made while it is in use.
 
 use throughline_core::json;
+use throughline_store::key_file_of;
 
 use crate::failure::Failure;
 use crate::options::Backup;
@@ -10,15 +11,17 @@ use crate::text::{self, plain, stored_size};
 
 pub(crate) fn run(options: &Backup) -> Result<(), Failure> {
     let (file, name) = (&options.file, options.file.display());
-    if file.exists() {
-        let message = format!("{name} exists already: choose another name for the backup");
+    let keys = options.keys.clone().unwrap_or_else(|| key_file_of(file));
+    if let Some(path) = [file, &keys].into_iter().find(|path| path.exists()) {
+        let path = path.display();
+        let message = format!("{path} exists already: choose another name for the backup");
         return Err(Failure::Usage(message));
     }
     store::with(&options.at, Missing::Fails, |opened| {
         let progress = Progress::of("backing up", &options.printing);
         let share = |done| progress.share(done);
         // Where nobody waits for it any more, the store takes back what it has written.
-        let copied = opened.journal.backup(file, &share);
+        let copied = opened.journal.backup_with_keys(file, &keys, &share);
         let copied = opened.signals()?.run_until_stopped(opened, &progress, copied)?;
         copied.map_err(|error| opened.failed(error))?;
         drop(progress);
@@ -27,11 +30,14 @@ pub(crate) fn run(options: &Backup) -> Result<(), Failure> {
             &options.printing,
             || {
                 let (mark, bytes) = (text::mark(true), stored_size(bytes));
-                format!("{mark} backed up to {}, {bytes}\n", plain(&name.to_string()))
+                let (name, keys) = (name.to_string(), keys.display().to_string());
+                let (name, keys) = (plain(&name), plain(&keys));
+                format!("{mark} backed up to {name}, {bytes}; its keys are in {keys}\n")
             },
             || {
                 json::object(|o| {
-                    o.string("backup", &name.to_string()).number("bytes", bytes);
+                    o.string("backup", &name.to_string());
+                    o.string("keys", &keys.display().to_string()).number("bytes", bytes);
                 })
             },
         )

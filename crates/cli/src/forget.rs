@@ -85,12 +85,12 @@ pub(crate) fn sentence(destroyed: &Destroyed) -> String {
     format!("{} in {logs}, {bytes}", count(records, "record"))
 }
 
-/// Names the backups and records that may still hold it: then that is the exit code.
+/// Names the key files and records that may still hold it: then that is the exit code.
 pub(crate) fn unreached(destroyed: &Destroyed) -> ExitCode {
     for backup in &destroyed.unreached {
         let message = format!(
-            "the backup {backup} could not be reached and may still hold it: delete it, or bring it \
-             back to its place and forget again"
+            "{backup} could not be reached and may still hold it: delete it, or bring it back to its \
+             place and run any command on this store"
         );
         text::notice("not reached:", Style::new().red(), &message);
     }

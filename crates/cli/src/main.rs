@@ -34,6 +34,7 @@ mod record;
 mod recording;
 mod repair;
 mod report;
+mod restore;
 mod rotate;
 mod rows;
 mod rules;
@@ -99,6 +100,7 @@ fn obey(options: &Options) -> Result<ExitCode, Failure> {
         Command::Forget(forget) => forget::run(forget).map_err(Failure::into_usage),
         Command::Prune(prune) => prune::run(prune).map_err(Failure::into_usage),
         Command::Backup(backup) => backup::run(backup).map(done),
+        Command::Restore(restore) => restore::run(restore).map_err(Failure::into_usage),
         Command::Stats(stats) => stats::run(stats).map(done),
         Command::Rotate(rotate) => rotate::run(rotate).map_err(Failure::into_usage),
         Command::Config(Config::Check(check)) => config::check(check).map_err(Failure::into_usage),

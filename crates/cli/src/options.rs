@@ -26,8 +26,8 @@ pub(crate) use crate::options::gateway::{
     Config, ConfigCheck, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, Serve, Usage, UsageBy,
 };
 pub(crate) use crate::options::store::{
-    At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Rotate, Runs, Stats,
-    Threads, Verify,
+    At, Backup, Export, Forget, Fork, Import, Items, Paging, Printing, Prune, Restore, Rotate,
+    Runs, Stats, Threads, Verify,
 };
 pub(crate) use crate::options::traces::{TraceFormat, Traces, TracesExport};
 
@@ -40,7 +40,7 @@ pub(crate) use crate::options::traces::{TraceFormat, Traces, TracesExport};
     after_help = "Exit codes:\n  \
                   0   done\n  \
                   1   something outside failed; audit, repair: the request would be refused;\n      \
-                      verify: broken; forget, prune: a backup could not be reached; config check: errors\n  \
+                      verify: broken; forget, prune: a key file could not be reached; config check: errors\n  \
                   2   wrong usage\n  \
                   65  the input is not what it should be\n  \
                   69  the store cannot be opened or reached\n  \
@@ -106,8 +106,10 @@ pub(crate) enum Command {
     Forget(Forget),
     /// Destroy the content of threads whose time is up
     Prune(Prune),
-    /// Copy a store to a new file, while it is in use
+    /// Copy a store to a new file and its key file, while it is in use
     Backup(Backup),
+    /// Make a store from a backup and its key file
+    Restore(Restore),
     /// Say how much there is in a store
     Stats(Stats),
     /// Give a store a new master key, while it is in use

@@ -86,7 +86,8 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let told = Arc::<Lines>::clone(&lines);
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
-    let mut operations = operations.context("the gateway cannot be started")?;
+    let operations = operations.context("the gateway cannot be started")?;
+    let mut operations = operations.with_store_policy(config.gateway.store);
     let policy = config.redaction.clone().unwrap_or_default();
     let traced = Traced::of(&config.tracing, policy, journal)?;
     if let Some(traced) = &traced {

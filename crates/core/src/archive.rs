@@ -24,8 +24,8 @@ pub trait Archive: Send + Sync {
     /// The public key that signs it all, in hexadecimal digits.
     fn public_key(&self) -> String;
 
-    /// Proves the whole of it: every link, content and signature.
-    fn prove(&self) -> Boxed<'_, Proven>;
+    /// Proves every link, content and signature: of that tenant's chains, or of all tenants.
+    fn prove<'a>(&'a self, tenant: Option<&'a Tenant>) -> Boxed<'a, Proven>;
 
     /// A signed statement about the tenant's chains, to be kept elsewhere.
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json>;

@@ -127,6 +127,18 @@ pub trait Store: Send + Sync {
     /// written to them for so long, or they wait for somebody whose time was up since. At most `limit` of them, behind the one of that place. It is the one reading that names no tenant: whoever asks goes on
     /// with Runs for all of them.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
+
+    /// Writes something small that changes nothing, to learn whether writes succeed.
+    fn probe(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            let (tenant, log) = (Tenant::from("throughline-probe"), LogId::from("probe"));
+            let lease = self.lease(&tenant, &log, "probe", Duration::from_millis(1)).await;
+            match lease {
+                Ok(_) | Err(StoreError::Held { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
 }
 
 /// The status of a Run that somebody should be at.

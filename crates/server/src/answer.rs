@@ -21,8 +21,8 @@ use crate::stream::{Relay, relay};
 
 /// Why an answer is not kept that nobody here can read.
 pub(crate) const UNREADABLE: &str = "the answer cannot be read";
-/// The largest whole answer that is read.
-const LARGEST_ANSWER: usize = 256 << 20;
+/// The largest whole answer that is read: 64 MiB, which is also the largest frame of a stream.
+pub(crate) const LARGEST_ANSWER: usize = 64 << 20;
 
 impl Exchange<'_> {
     /// Gives an answer back.
@@ -39,6 +39,9 @@ impl Exchange<'_> {
         let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
         let changed = story.prefix_changed.as_deref().map(Name::from);
         headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
+        if ready.is_unrestored {
+            headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
+        }
         let status = answer.status;
         self.ticket.note(|facts| facts.status = status);
         let passed = answer.headers.iter().filter(|(name, _)| passes_back(name, is_same));
@@ -204,7 +207,10 @@ pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Problem> {
     while let Some(chunk) = chunks.next().await {
         body.extend_from_slice(&chunk.map_err(|error| Problem::of_upstream(&error))?);
         if body.len() > LARGEST_ANSWER {
-            return Err(Problem::new(502, "the answer is larger than 256 MiB"));
+            return Err(Problem::new(
+                502,
+                "the answer is larger than 64 MiB, the largest that is read",
+            ));
         }
     }
     Ok(body.freeze())

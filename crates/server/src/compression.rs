@@ -10,10 +10,12 @@ use bytes::Bytes;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use throughline_core::Name;
 
+use crate::answer::LARGEST_ANSWER;
+
 /// The codings that can be read.
 const READABLE: [&str; 5] = ["gzip", "x-gzip", "deflate", "br", "identity"];
-/// How much an answer may grow to: a few bytes can stand for any number.
-const LARGEST: usize = 256 << 20;
+/// The largest inflated piece: a few compressed bytes can stand for any number.
+const LARGEST: usize = LARGEST_ANSWER;
 /// How much is inflated at a time.
 const STEP: usize = 4096;
 
@@ -85,12 +87,10 @@ fn through(decoder: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     decoder.flush()
 }
 
-/// What came out and was not yet taken.
+/// Inflated bytes that were not taken yet.
 #[derive(Default)]
 pub(crate) struct Inflated {
     bytes: Vec<u8>,
-    /// How much came out so far.
-    all: usize,
 }
 
 impl Inflated {
@@ -101,9 +101,8 @@ impl Inflated {
 
 impl Write for Inflated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.all += bytes.len();
-        if self.all > LARGEST {
-            return Err(io::Error::other("the answer inflates to more than 256 MiB"));
+        if self.bytes.len() + bytes.len() > LARGEST {
+            return Err(io::Error::other("the answer inflates to more than 64 MiB at once"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

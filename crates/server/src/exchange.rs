@@ -48,11 +48,14 @@ pub(crate) struct Problem {
     pub(crate) code: Option<(&'static str, &'static str)>,
     /// After what time it is worth to ask again.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether the store could not be read.
+    pub(crate) is_of_store: bool,
 }
 
 impl Problem {
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), code: None, retry_after: None }
+        let message = message.into();
+        Self { status, message, code: None, retry_after: None, is_of_store: false }
     }
 
     /// The same, which is over after that time.
@@ -132,6 +135,7 @@ impl<'g> Exchange<'g> {
                 Box::pin(self.answer(ready, &reached, answer, &request, story)).await
             }
             Err(problem) => {
+                self.ticket.note_problem(&problem);
                 story.fails(problem.status, &*problem.message);
                 // What was not even read is not worth its place.
                 if story.is_unread() {
@@ -158,6 +162,7 @@ impl<'g> Exchange<'g> {
         let (asked, end_user) = self.named(request, body)?;
         story.asks_for(&asked);
         let all = self.reach(&asked)?;
+        self.gateway.operations.check_writes().await?;
         self.gateway.operations.meter.allow(&self.caller.admission, &all).await?;
         let resumed = self.resumed(request, body, end_user.as_deref(), story).await?;
         let mut last = Problem::new(404, format!("nobody answers to {asked}"));
@@ -230,7 +235,10 @@ impl<'g> Exchange<'g> {
     /// The texts of the call that this one goes on from: they are looked for while the provider answers.
     async fn base(&self, ready: &Ready) -> Option<Arc<Tail>> {
         let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
-        self.gateway.replay.stories().tail(&ready.tenant, parent.as_ref()?, Some(*era)).await
+        let stories = self.gateway.replay.stories();
+        let tail = stories.tail(&ready.tenant, parent.as_ref()?, Some(*era));
+        // An answer does not wait for a store that hangs.
+        timeout(self.gateway.operations.limits.capture, tail).await.ok().flatten()
     }
 
     async fn send(

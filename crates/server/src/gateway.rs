@@ -148,7 +148,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
     let caller = match admitted(&gateway, &method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
         Err(problem) if door == Door::NoAgentPath => {
-            gateway.operations.turn_away(&wire, problem.status);
+            gateway.operations.turn_away(&wire, &problem);
             return Denied::from(problem).told().into_response();
         }
         Err(problem) => return turned_away(&gateway, &wire, &problem),
@@ -169,10 +169,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             return turned_away(&gateway, &wire, &Problem::new(404, message));
         }
         Door::NoAgentPath => {
-            gateway.operations.turn_away(&wire, 404);
             let path = parts.uri.path();
             let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
-            return Denied::new(404, message).told().into_response();
+            let problem = Problem::new(404, message);
+            gateway.operations.turn_away(&wire, &problem);
+            return Denied::from(problem).told().into_response();
         }
         Door::Call(_) | Door::Count(_) | Door::Story(_) | Door::Response(..) | Door::Other(_) => {}
     }
@@ -206,7 +207,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
             answered.into_response()
         }
         Err(problem) => {
-            ticket.note(|facts| facts.status = problem.status);
+            ticket.note_problem(&problem);
             refused(&wire, &problem)
         }
     }
@@ -216,7 +217,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: HttpRequest) -> Re
 fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> Response {
     let request = Request { path, headers: passed_on(&parts.headers), body: Bytes::new() };
     let wire = dialect::door("GET", &request).wire();
-    gateway.operations.turn_away(&wire, 405);
+    gateway.operations.turn_away(&wire, &Problem::new(405, "method not allowed"));
     not_allowed(&wire, parts.method.as_str(), &METHODS).into_response()
 }
 
@@ -307,9 +308,8 @@ async fn admitted(
     uri: &Uri,
 ) -> Result<Caller, Problem> {
     let (key, credential) = credentials(headers, uri.query());
-    let admission = gateway.keyring.admit(key.as_ref().map(Credential::reveal)).await;
-    let admission = admission
-        .map_err(|error| Problem::new(503, format!("the keys cannot be read: {error}")))?;
+    let shown = key.as_ref().map(Credential::reveal);
+    let admission = gateway.operations.admit(&*gateway.keyring, shown).await?;
     let refused = |status, message: &str| Err(Problem::new(status, message));
     let has_token = || {
         let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
@@ -408,7 +408,7 @@ impl Answered {
 
 /// The answer to a request that is not let in.
 fn turned_away(gateway: &Gateway, wire: &Wire, problem: &Problem) -> Response {
-    gateway.operations.turn_away(wire, problem.status);
+    gateway.operations.turn_away(wire, problem);
     refused(wire, problem)
 }
 

@@ -10,7 +10,7 @@ use throughline_core::{
 use tokio::time::timeout;
 
 use crate::objects;
-use crate::operations::{Capture, Ticket};
+use crate::operations::{Ticket, too_slow};
 use crate::replay::{Answered, Conversation, Replay};
 use crate::stored;
 use crate::story::Story;
@@ -85,18 +85,10 @@ impl Keeper {
         let prefix = self.prefix;
         let answered = Box::new(Answered { story, conversation, reply, prefix, response });
         let ticket = Arc::clone(&self.ticket);
-        let tell = move |kept: Result<Option<NodeId>, StoreError>| {
-            let capture = match kept {
-                Ok(Some(_)) => Capture::Kept,
-                Ok(None) => Capture::None,
-                Err(error) => Capture::Lost(error.to_string()),
-            };
-            ticket.note(|facts| facts.capture = capture);
-        };
+        let tell = move |kept: Result<Option<NodeId>, StoreError>| ticket.note_capture(&kept);
         let keeping = Box::pin(self.replay.keep(answered, tell));
         if timeout(self.longest, keeping).await.is_err() {
-            let lost = Capture::Lost("the store took too long".to_owned());
-            self.ticket.note(|facts| facts.capture = lost);
+            self.ticket.note_capture::<NodeId>(&Err(too_slow()));
         }
     }
 

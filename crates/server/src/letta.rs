@@ -58,6 +58,7 @@ use bytes::Bytes;
 use throughline_agent::Runner;
 use throughline_core::{Archive, LogHead, LogId, Name, RedactionPolicy, Store, Tree};
 
+use crate::console::journal::Proofs;
 use crate::console::{self, RunTraces, Summaries};
 use crate::exchange::Caller;
 use crate::gateway::{Answered, Gateway};
@@ -88,8 +89,8 @@ pub struct AgentApi {
     /// Who makes traces, for the console to show.
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
     pub(crate) summaries: Summaries,
-    /// Held while the journal is being verified.
-    pub(crate) proving: tokio::sync::Mutex<()>,
+    /// Proofs of the journal that are under way.
+    pub(crate) proofs: Proofs,
     /// What whoever asks is not shown.
     pub(crate) policy: Option<Arc<RedactionPolicy>>,
 }
@@ -99,9 +100,9 @@ impl AgentApi {
     pub fn new(runner: Runner) -> Self {
         let caps = RunCaps::default();
         let drives = Arc::new(Drives::new(runner.clone(), caps));
-        let (summaries, proving) = (Summaries::default(), tokio::sync::Mutex::default());
+        let (summaries, proofs) = (Summaries::default(), Proofs::default());
         let (archive, traces, policy) = (None, None, None);
-        Self { runner, drives, caps, ping: PING, archive, traces, summaries, proving, policy }
+        Self { runner, drives, caps, ping: PING, archive, traces, summaries, proofs, policy }
     }
 
     /// The same, with these caps on runs.

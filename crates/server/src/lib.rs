@@ -40,8 +40,8 @@ pub use crate::letta::{AgentApi, Route, RunCaps, openapi, routes};
 pub use crate::listen::serve;
 pub use crate::objects::{InvalidPattern, Passthrough, object_members, object_routes};
 pub use crate::operations::{
-    Allowance, Level, Limits, Log, Operations, Price, Prices, Silent, Traces, Unpriced, UsageRow,
-    Used, UsedFor, usage_log,
+    Allowance, Level, Limits, Log, OnStoreFailure, Operations, Price, Prices, Silent, StorePolicy,
+    Traces, Unpriced, UsageRow, Used, UsedFor, usage_log,
 };
 pub use crate::prefix::PrefixPolicy;
 pub use crate::replay::{

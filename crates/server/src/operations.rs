@@ -11,6 +11,7 @@
 //! | `allowance.rs` | what a key may use, and what its holder hears when that is spent |
 //! | `metrics.rs` | everything counted, for Prometheus |
 //! | `log.rs` | one line for each call |
+//! | `outage.rs` | what is done while the store fails, and the keys that are remembered for it |
 //! | `trace.rs` | the place of a call in its caller's trace |
 //! | `body.rs` | a caller's body, neither too large nor too slow |
 //! | `shares.rs` | pools that tenants share fairly: answers under way, memory of requests, processor time |
@@ -25,6 +26,7 @@ mod meter;
 mod metrics;
 mod room;
 mod shares;
+mod outage;
 mod ticket;
 mod trace;
 mod usage;
@@ -34,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use throughline_core::json::SizeLimits;
-use throughline_core::{Name, Store, StoreError, Wire, json};
+use throughline_core::{Name, Store, Wire, json};
 
 pub use crate::operations::allowance::Allowance;
 pub(crate) use crate::operations::body::whole_body;
@@ -44,11 +46,14 @@ pub(crate) use crate::operations::meter::Meter;
 pub(crate) use crate::operations::metrics::Metrics;
 pub(crate) use crate::operations::room::Room;
 use crate::operations::shares::{OverShare, Shares};
+pub use crate::operations::outage::{OnStoreFailure, StorePolicy};
+pub(crate) use crate::operations::outage::{RETRY_STORE, too_slow};
 pub(crate) use crate::operations::ticket::{Capture, Fates, Ticket};
 pub use crate::operations::trace::Traces;
 pub use crate::operations::usage::{Price, Prices, Unpriced, UsageRow, Used, UsedFor, usage_log};
 
 use crate::exchange::{Caller, Problem};
+use crate::operations::outage::StoreHealth;
 use crate::replay::{Claims, NoRandomness};
 
 /// How long a caller that found the gateway full is asked to wait.
@@ -112,6 +117,9 @@ pub struct Operations {
     token: Name,
     /// Whether what was used could not be kept the last time.
     is_behind: AtomicBool,
+    /// What is done while the store fails.
+    policy: StorePolicy,
+    health: StoreHealth,
 }
 
 impl Operations {
@@ -134,6 +142,8 @@ impl Operations {
             heavy: Heavy::new(limits.queue),
             token: Name::from([&*Claims::fresh_node()?.0, &*Claims::fresh_node()?.0].concat()),
             is_behind: AtomicBool::new(false),
+            policy: StorePolicy::default(),
+            health: StoreHealth::default(),
         })
     }
 
@@ -144,6 +154,13 @@ impl Operations {
         self
     }
 
+    /// The same, and does that while the store fails.
+    #[must_use]
+    pub fn with_store_policy(mut self, policy: StorePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Lets a call in, unless its key asks too often or too much is under way. When all slots are taken, a tenant that
     /// has less than its share of them waits for the next.
     pub(crate) async fn enter(
@@ -151,6 +168,7 @@ impl Operations {
         caller: &Caller,
         dialect: &Wire,
     ) -> Result<Arc<Ticket>, Problem> {
+        self.check_budget(&caller.admission)?;
         self.meter.count_request(&caller.admission)?;
         let is_shared = caller.admission.key_id().is_some();
         let slot = self.slots.acquire(&caller.tenant, is_shared, 1, self.limits.queue);
@@ -174,12 +192,14 @@ impl Operations {
         Room::new(Arc::clone(&self.memory), tenant, is_shared, self.limits.queue)
     }
 
-    /// Counts and tells of a request that was not let in.
-    pub(crate) fn turn_away(&self, dialect: &Wire, status: u16) {
-        self.metrics.count_refusal(dialect, status);
-        self.tell(Level::Info, |o| {
+    /// Counts and logs a request that was not let in, with the reason if that is a failure of ours.
+    pub(crate) fn turn_away(&self, dialect: &Wire, problem: &Problem) {
+        self.metrics.count_refusal(dialect, problem.status);
+        let is_failure = problem.status >= 500;
+        self.tell(if is_failure { Level::Warn } else { Level::Info }, |o| {
             o.string("event", "refused").string("dialect", dialect.as_str());
-            o.number("status", status.into());
+            o.number("status", problem.status.into());
+            o.maybe_string("problem", is_failure.then_some(&*problem.message));
         });
     }
 
@@ -187,12 +207,6 @@ impl Operations {
         if self.log.wants(level) {
             self.log.write(level, &json::object(fill));
         }
-    }
-
-    /// Whether the store answers.
-    pub(crate) async fn is_ready(&self) -> Result<(), StoreError> {
-        let (tenant, log) = usage_log();
-        self.store.log(&tenant, &log).await.map(drop)
     }
 
     /// What a page of our own shows with what it changes: no other site's page can read it.
@@ -213,7 +227,14 @@ impl Operations {
 
     /// Keeps what was used. What cannot be kept is told once, and tried again.
     pub(crate) async fn settle(&self) {
+        // Whether writes succeed again is noticed although nobody asks whether it is ready.
+        self.probe().await.ok();
         let settled = self.meter.settle().await;
+        match &settled {
+            Err(error) => self.note_write(Some(error)),
+            Ok(wrote) if *wrote => self.note_write(None),
+            Ok(_) => {}
+        }
         let was_behind = self.is_behind.swap(settled.is_err(), Ordering::Relaxed);
         if let Err(error) = settled
             && !was_behind

@@ -42,8 +42,7 @@ pub(crate) async fn health(gateway: &Gateway, path: &str) -> Option<Response> {
         "/healthz" => Some(plain(StatusCode::OK, &status("ok"))),
         "/readyz" => Some(match gateway.operations.is_ready().await {
             Ok(()) => plain(StatusCode::OK, &status("ok")),
-            // Why is for the log: whoever asks here has shown no key.
-            Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, &status("the store does not answer")),
+            Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &status(reason)),
         }),
         _ => None,
     }

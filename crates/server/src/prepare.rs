@@ -2,6 +2,7 @@
 //! and mended.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use throughline_codec::{
     Asked, Codec, CodecError, IssuedSeals, Reach, Transcript, Verdict, audit, recount, repair,
@@ -9,15 +10,21 @@ use throughline_codec::{
 use throughline_core::{
     Body, Call, Did, Encoded, Item, ItemId, Name, Request, Target, Tenant, Tree, Warning, Why, Wire,
 };
+use tokio::time::timeout;
 
 use crate::dialect::{self, Names};
 use crate::exchange::{Exchange, Problem, speaker};
 use crate::gateway::{Reached, ReplayMode};
+use crate::operations::too_slow;
 use crate::prefix;
 use crate::references::References;
 use crate::replay::{CapturedSeals, Claims, Conversation, Finding, Restored};
 use crate::stored::Stored;
 use crate::story::{self, Looked, Story};
+use crate::telling::unreadable;
+
+/// How long the store may take to give what a client had lost.
+const LONGEST_RESTORE: Duration = Duration::from_secs(10);
 
 /// A request that was read.
 pub(crate) struct Read {
@@ -51,6 +58,8 @@ pub(crate) struct Ready {
     pub(crate) tenant: Tenant,
     pub(crate) target: Target,
     pub(crate) stream: bool,
+    /// Whether nothing was restored, since the store could not be read.
+    pub(crate) is_unrestored: bool,
 }
 
 impl Exchange<'_> {
@@ -107,7 +116,16 @@ impl Exchange<'_> {
         story.tenant = tenant.clone();
         let to = speaker(&target.origin.wire)?;
         let stream = call.stream;
-        let mut found = self.restored(to, call, end_user, &tenant).await?;
+        let found = self.restored(to, call, end_user, &tenant).await;
+        let is_unrestored = found.as_ref().is_err_and(|problem| {
+            let needs_store = resumed.is_some() || Claims::are_in(&whole.body);
+            problem.is_of_store && !needs_store && self.gateway.operations.passes_without_store()
+        });
+        let mut found = if is_unrestored {
+            self.unrestored(to, whole, body, reached, end_user)?
+        } else {
+            found?
+        };
         if prefix::has_changed(&found.0) {
             let again = self.bound(to, found, (whole, end_user), reached, &tenant);
             let (again, changed) = Box::pin(again).await?;
@@ -136,6 +154,7 @@ impl Exchange<'_> {
         let mut looked = self.mended(to, &mut encoded, body, &target, issued)?;
         if restored.as_ref().is_some_and(|replayed| replayed.loses_content)
             || loses_setting(&encoded.warnings)
+            || is_unrestored
         {
             looked.verdict = looked.verdict.max(Verdict::Degrade);
         }
@@ -148,7 +167,25 @@ impl Exchange<'_> {
             story.accounts(verdict.as_str(), &account);
         }
         self.refuse(&looked)?;
-        Ok(Ready { encoded, verdict, conversation, tenant, target, stream })
+        Ok(Ready { encoded, verdict, conversation, tenant, target, stream, is_unrestored })
+    }
+
+    /// The request as it came, because the store cannot be read. Its answer is kept if the store works again by then.
+    fn unrestored(
+        &self,
+        to: &dyn Codec,
+        request: &Request,
+        body: Option<&Tree>,
+        reached: &Reached,
+        end_user: Option<&str>,
+    ) -> Result<Found, Problem> {
+        let Read { call, tenant, .. } = self.read(request, body, reached)?;
+        let conversation = Conversation::of(&call, &tenant, end_user);
+        let encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
+        let issued = CapturedSeals::default();
+        let replayed =
+            Replayed { conversation, findings: Vec::new(), issued, loses_content: false };
+        Ok((encoded, Some(replayed)))
     }
 
     /// The target that a request reaches, and the tenant whose conversation it is. A gateway key decides the tenant; without one,
@@ -207,9 +244,11 @@ impl Exchange<'_> {
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
-        let restored = self.gateway.replay.restore(tenant, end_user, call).await;
-        let restored = restored
-            .map_err(|error| Problem::new(503, format!("the store cannot be read: {error}")))?;
+        let restoring = self.gateway.replay.restore(tenant, end_user, call);
+        let restored = timeout(LONGEST_RESTORE, restoring).await;
+        let restored = restored.unwrap_or_else(|_| Err(too_slow()));
+        self.gateway.operations.note_read(restored.as_ref().err());
+        let restored = restored.map_err(|error| unreadable(&error))?;
         let mut encoded = encode(&restored.call)?;
         let loses_content = loses_content(&restored.call, &encoded);
         restored.account(&mut encoded);

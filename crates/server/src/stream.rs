@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::Peekable;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
-use throughline_codec::{Asked, Codec, Framing, StreamDecoder, StreamEncoder};
+use throughline_codec::{
+    Asked, Codec, CodecError, Framing, StreamDecoder, StreamEncoder, events_of,
+};
 use throughline_core::{Answer, Chunks, Delta, Event, Failure, Reply, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
-use crate::answer::UNREADABLE;
+use crate::answer::{LARGEST_ANSWER, UNREADABLE};
 use crate::claimed::Dresser;
 use crate::compression::Inflater;
 use crate::exchange::Cut;
@@ -127,6 +129,10 @@ async fn gathered(first: Bytes, chunks: &mut Peekable<Chunks>) -> Bytes {
 struct Passage {
     decoder: StreamDecoder,
     inflater: Inflater,
+    /// The codec and the request, to decode an answer that is one JSON object.
+    from: &'static dyn Codec,
+    said: Asked,
+    shape: Shape,
     /// Whether frames end where lines are empty, so that the last one can be held alone.
     has_frames: bool,
     to: &'static dyn Codec,
@@ -144,6 +150,16 @@ struct Passage {
     heard: u64,
 }
 
+/// What the body of an answer turns out to be, where it is written anew for another dialect.
+enum Shape {
+    /// Nothing but white space arrived so far.
+    Unknown,
+    /// Frames of a stream, or an answer of the caller's own dialect.
+    Frames,
+    /// One JSON object: the provider answered a streaming request with a whole reply.
+    Whole(BytesMut),
+}
+
 /// Whether the stream goes on; else why it does not.
 type GoesOn = Result<(), &'static str>;
 
@@ -158,10 +174,15 @@ impl Passage {
         let theirs = answer.header("content-type").and_then(Framing::of_content_type);
         let theirs = theirs.unwrap_or_else(|| from.framing());
         let inflater = Inflater::of(answer.header("content-encoding"));
+        // Each of several JSON lines is an object too; they are frames.
+        let may_be_whole = dresser.is_some() && theirs != Framing::JsonLines;
         let passage = Box::new(Self {
+            shape: if may_be_whole { Shape::Unknown } else { Shape::Frames },
             has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
             decoder: StreamDecoder::framed(from, &said, theirs),
             inflater,
+            from,
+            said,
             to,
             writer: dresser
                 .map(|dresser| Writer { dresser, encoder: StreamEncoder::framed(to, framing) }),
@@ -183,6 +204,9 @@ impl Passage {
             return self.out.send(Ok(bytes.clone())).await;
         }
         let Ok(readable) = self.inflater.push(bytes) else { return self.give_up(bytes, 0).await };
+        if self.gather_whole(&readable) {
+            return Ok(());
+        }
         let (mut begin, mut passed) = (0, 0);
         let mut written = Vec::new();
         while begin < readable.len() {
@@ -245,11 +269,43 @@ impl Passage {
         Err(UNREADABLE)
     }
 
+    /// Buffers an answer that is one JSON object instead of a stream; `false` if it is a stream.
+    fn gather_whole(&mut self, readable: &[u8]) -> bool {
+        if let Shape::Unknown = self.shape {
+            let first = readable.iter().find(|byte| !byte.is_ascii_whitespace());
+            match first {
+                None => {}
+                Some(b'{') => self.shape = Shape::Whole(BytesMut::new()),
+                Some(_) => self.shape = Shape::Frames,
+            }
+        }
+        let Shape::Whole(body) = &mut self.shape else { return false };
+        // What exceeds the limit is cut off, so the rest does not parse and is refused as unreadable.
+        let room = LARGEST_ANSWER.saturating_sub(body.len());
+        body.extend_from_slice(readable.get(..room).unwrap_or(readable));
+        true
+    }
+
+    /// Events of an answer that is one JSON object: of the reply, or of the error that it describes.
+    fn whole_events(&mut self) -> Result<Vec<Event>, CodecError> {
+        let body = match std::mem::replace(&mut self.shape, Shape::Frames) {
+            Shape::Whole(body) => body.freeze(),
+            Shape::Unknown | Shape::Frames => return self.decoder.finish(),
+        };
+        if let Ok(reply) = self.from.decode_reply(&body, &self.said) {
+            return Ok(events_of(&reply));
+        }
+        self.decoder = StreamDecoder::framed(self.from, &self.said, Framing::JsonArray);
+        let mut events = self.decoder.push(&body)?;
+        events.extend(self.decoder.finish()?);
+        Ok(events)
+    }
+
     /// There is no more: the answer is over, or it broke.
     async fn end(&mut self, broke: Option<String>) -> GoesOn {
         let mut written = Vec::new();
         if !self.is_unreadable {
-            match self.decoder.finish() {
+            match self.whole_events() {
                 Ok(events) => self.hear(events, broke.as_deref(), &mut written).await,
                 Err(_) => self.give_up(&Bytes::new(), 0).await?,
             }
@@ -413,6 +469,10 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, event: Event, out: &mut Vec<u8>) {
+        // A frame that no codec knows is native to the provider's dialect, and may hold its seals.
+        if matches!(event, Event::Alien(_)) {
+            return;
+        }
         let event = self.dresser.event(event);
         // What this dialect cannot say is left out.
         drop(self.encoder.push(&event, out));

@@ -5,6 +5,7 @@ use throughline_core::{Name, NodeId, StoreError, Tenant, VaultKey};
 use crate::exchange::{Exchange, Problem};
 use crate::gateway::Answered;
 use crate::letta::redact;
+use crate::operations::RETRY_STORE;
 use crate::story;
 
 impl Exchange<'_> {
@@ -35,5 +36,6 @@ impl Exchange<'_> {
 }
 
 pub(crate) fn unreadable(error: &StoreError) -> Problem {
-    Problem::new(503, format!("the store cannot be read: {error}"))
+    let problem = Problem::new(503, format!("the store cannot be read: {error}"));
+    Problem { is_of_store: true, ..problem.after(RETRY_STORE) }
 }

@@ -31,10 +31,13 @@ impl Archive for Journal {
         Journal::public_key(self)
     }
 
-    fn prove(&self) -> Boxed<'_, Proven> {
+    fn prove<'a>(&'a self, tenant: Option<&'a Tenant>) -> Boxed<'a, Proven> {
         Box::pin(async move {
-            let Proof { records, gone, segments, manifests, broken } =
-                self.verify(None, &|_| {}).await?;
+            let proof = match tenant {
+                Some(tenant) => self.verify_tenant(tenant).await?,
+                None => self.verify(None, &|_| {}).await?,
+            };
+            let Proof { records, gone, segments, manifests, broken } = proof;
             let broken = broken.map(|Broken { place, problem }| Fault { place, problem });
             Ok(Proven { records, gone, segments, manifests, broken })
         })

@@ -3,7 +3,6 @@
 //! Both backends have the same rooms and the same tables. What they need not know is done once, above them: sealing and
 //! opening, reading through forks, forgetting, exporting, proving.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use throughline_core::{
     NodeId, Pending, Receipt, Sight, Tenant, Unattended,
 };
 
+use crate::backups::file::NewBackup;
 use crate::chain::{Head, Header, Link};
 use crate::manifest::{Manifest, Signer};
 
@@ -119,6 +119,9 @@ pub(crate) trait Backend: Send + Sync {
         limit: u32,
     ) -> Boxed<'_, Vec<SaltRow>>;
 
+    /// The records after `after` and up to `up_to` that have a salt.
+    fn salted(&self, after: i64, up_to: i64) -> Boxed<'_, Vec<i64>>;
+
     /// Wraps salts anew. A salt that is gone meanwhile stays gone.
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()>;
 
@@ -149,8 +152,15 @@ pub(crate) trait Backend: Send + Sync {
     /// Sees to it that no file of the database holds what was deleted.
     fn scrub(&self) -> Boxed<'_, ()>;
 
-    /// Copies everything to an SQLite file, while others read and write. `progress` hears the share that is done.
-    fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()>;
+    /// Gives back the space that is held in reserve for a full disk.
+    fn make_room(&self) -> Boxed<'_, ()>;
+
+    /// Holds space in reserve for a full disk, as far as there is some.
+    fn keep_reserve(&self) -> Boxed<'_, ()>;
+
+    /// Copies everything to an SQLite file and its key file, while others read and write. `progress` hears the share that is
+    /// done.
+    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()>;
 
     /// Whether the database's own structure is sound; each problem as a sentence.
     fn check(&self) -> Boxed<'_, Vec<String>>;

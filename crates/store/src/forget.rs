@@ -89,7 +89,13 @@ impl Journal {
                 }
             }
         }
-        destroyed.unreached = self.finish_destroying().await?;
+        let mut finished = self.finish_destroying().await;
+        if matches!(finished, Err(StoreError::Full)) {
+            self.backend.make_room().await?;
+            finished = self.finish_destroying().await;
+        }
+        destroyed.unreached = finished?;
+        self.backend.keep_reserve().await?;
         Ok(destroyed)
     }
 
@@ -273,8 +279,62 @@ impl Journal {
         Ok(found)
     }
 
-    /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked.
+    /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked. On a full disk
+    /// it uses the space that is held in reserve, and does it piece by piece if that is too little for all of it at once.
     pub(crate) async fn destroy(
+        &self,
+        tenant: &Tenant,
+        erases: &[Erase],
+        expects: &[(LogId, u64)],
+        kind: &str,
+    ) -> Result<Destroyed, StoreError> {
+        let mut destroyed = Destroyed::default();
+        let mut done = self.destroy_at_once(tenant, erases, expects, kind).await;
+        if matches!(done, Err(StoreError::Full)) {
+            self.backend.make_room().await?;
+            done = self.destroy_at_once(tenant, erases, expects, kind).await;
+        }
+        if matches!(done, Err(StoreError::Full)) && expects.is_empty() {
+            for erase in erases {
+                for piece in self.pieces(tenant, erase).await? {
+                    self.backend.make_room().await?;
+                    let done = self.destroy_at_once(tenant, &[piece], &[], kind).await?;
+                    destroyed.add(done);
+                }
+            }
+            self.backend.make_room().await?;
+            done = self.destroy_at_once(tenant, erases, expects, kind).await;
+        }
+        destroyed.add(done?);
+        Ok(destroyed)
+    }
+
+    /// The same in parts, each of which changes a few pages of the database.
+    async fn pieces(&self, tenant: &Tenant, erase: &Erase) -> Result<Vec<Erase>, StoreError> {
+        const RECORDS: usize = 16;
+        const BYTES: u64 = 32 << 10;
+        let mut pieces = Vec::new();
+        let (mut seqs, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: 256 });
+        while let Some(span) = next {
+            let rows = self.backend.rows(tenant, &erase.log, span).await?;
+            for row in rows.iter().filter(|row| is_chosen(erase, row)) {
+                if seqs.len() >= RECORDS || bytes + row.size > BYTES {
+                    let seqs = std::mem::take(&mut seqs);
+                    pieces.push(Erase::records(erase.log.clone(), seqs, erase.why));
+                    bytes = 0;
+                }
+                seqs.push(row.seq);
+                bytes += row.size;
+            }
+            next = span.following(&rows);
+        }
+        pieces.push(Erase::records(erase.log.clone(), seqs, erase.why));
+        pieces.retain(|piece| piece.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty()));
+        Ok(pieces)
+    }
+
+    async fn destroy_at_once(
         &self,
         tenant: &Tenant,
         erases: &[Erase],
@@ -310,14 +370,7 @@ impl Journal {
         let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
         while let Some(span) = next {
             let rows = self.backend.rows(tenant, &erase.log, span).await?;
-            let chosen = |row: &Row| {
-                erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
-                    || (erase.checkpoints && *row.kind == *kind::CHECKPOINT)
-            };
-            let notice = |kind: &str| kind == kind::FORGOTTEN || kind == kind::EXPIRED;
-            for row in
-                rows.iter().filter(|row| row.erased.is_none() && chosen(row) && !notice(&row.kind))
-            {
+            for row in rows.iter().filter(|row| is_chosen(erase, row)) {
                 records += 1;
                 bytes += row.size;
             }
@@ -325,6 +378,14 @@ impl Journal {
         }
         Ok((records, bytes))
     }
+}
+
+/// Whether a record loses its content: it has one, and is none that says what was destroyed.
+fn is_chosen(erase: &Erase, row: &Row) -> bool {
+    let is_meant = erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
+        || (erase.checkpoints && *row.kind == *kind::CHECKPOINT);
+    let is_notice = *row.kind == *kind::FORGOTTEN || *row.kind == *kind::EXPIRED;
+    row.erased.is_none() && is_meant && !is_notice
 }
 
 /// Whether a record's content is the Item with that name.

@@ -387,6 +387,15 @@ impl Store for Journal {
     ) -> Boxed<'a, Vec<Pending>> {
         self.backend.pending(tenant, log)
     }
+
+    fn probe(&self) -> Boxed<'_, ()> {
+        // A batch of a few bytes fits on a disk that is too full for most answers.
+        const PROBE: usize = 64 << 10;
+        Box::pin(async {
+            self.backend.replace("probe", Bytes::from(vec![0; PROBE])).await?;
+            self.backend.discard("probe").await
+        })
+    }
 }
 
 pub(crate) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {

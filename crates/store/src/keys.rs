@@ -47,7 +47,7 @@ pub(crate) struct Keys {
 }
 
 /// The store's own secret.
-const SECRET: &str = "secret";
+pub(crate) const SECRET: &str = "secret";
 /// Before an epoch's number: something that only its key opens.
 const EPOCH: &str = "epoch ";
 const CHECK: &[u8] = b"throughline";

@@ -27,6 +27,7 @@ mod verify;
 
 pub use crate::api_keys::{ApiKey, KeyLimits, NewApiKey};
 pub use crate::backend::{Order, Progress, Stats};
+pub use crate::backups::{Restored, key_file_of, restore};
 pub use crate::chain::Head;
 pub use crate::events::RunEvents;
 pub use crate::export::Exported;

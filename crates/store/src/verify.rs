@@ -60,6 +60,8 @@ struct Ledger {
     vouched: HashMap<(Chain, u64), Link>,
     /// What each log's records say about it.
     logs: HashMap<(Tenant, LogId), Summary>,
+    /// The tenant whose chains are proven; all without.
+    scope: Option<Tenant>,
 }
 
 #[derive(Default)]
@@ -77,7 +79,21 @@ impl Journal {
         witness: Option<&Manifest>,
         progress: Progress<'_>,
     ) -> Result<Proof, StoreError> {
-        let mut ledger = Ledger::default();
+        self.verify_within(Ledger::default(), witness, progress).await
+    }
+
+    /// The same for the chains and logs of one tenant. What is wrong elsewhere is neither looked for nor named.
+    pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<Proof, StoreError> {
+        let ledger = Ledger { scope: Some(tenant.clone()), ..Ledger::default() };
+        self.verify_within(ledger, None, &|_| {}).await
+    }
+
+    async fn verify_within(
+        &self,
+        mut ledger: Ledger,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<Proof, StoreError> {
         let outcome = self.prove(&mut ledger, witness, progress).await;
         let broken = match outcome {
             Ok(()) => None,
@@ -124,7 +140,7 @@ impl Journal {
             let rows = self.backend.chain(after, up_to, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.id;
-            for row in &rows {
+            for row in rows.iter().filter(|row| ledger.concerns(&row.tenant)).collect::<Vec<_>>() {
                 self.know_log(ledger, row).await?;
                 ledger.link(row)?;
                 self.prove_content(ledger, row).await?;
@@ -175,8 +191,9 @@ impl Journal {
                     return Err(broken(&place, &problem).into());
                 }
                 (*number, *digest) = (said.number, manifest.digest());
+                let concerns = said.heads.iter().any(|head| ledger.concerns(&head.tenant));
+                ledger.proof.manifests += u64::from(concerns);
                 ledger.vouch(said.heads);
-                ledger.proof.manifests += 1;
             }
             // Others sign meanwhile.
             let was_all = u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE);
@@ -284,15 +301,26 @@ impl Journal {
 }
 
 impl Ledger {
+    /// Whether what is that tenant's is proven.
+    fn concerns(&self, tenant: &Tenant) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope == tenant)
+    }
+
     /// What the chains must reach.
     fn expect(&mut self, heads: Vec<crate::chain::Head>) {
         for head in heads.into_iter().filter(|head| head.position > 0) {
+            if !self.concerns(&head.tenant) {
+                continue;
+            }
             self.heads.insert(((head.tenant, head.writer), head.position), head.link);
         }
     }
 
     fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
         for head in heads.into_iter().filter(|head| head.position > 0) {
+            if !self.concerns(&head.tenant) {
+                continue;
+            }
             self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
         }
     }

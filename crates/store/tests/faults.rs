@@ -109,7 +109,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 };
                 assert_eq!(
                     problem.to_string(),
-                    "the store is full: free some space; nothing was lost, and it goes on without a restart"
+                    "the store is full: free some space, and it goes on without a restart"
                 );
                 figure(
                     &format!("items acknowledged when the disk is full, round {round}"),
@@ -158,6 +158,65 @@ fn a_full_disk_loses_nothing_and_recovers() {
             for extension in ["db", "db-wal", "db-shm"] {
                 drop(std::fs::remove_file(disk.with_extension(extension)));
             }
+        });
+    });
+}
+
+/// Fills the disk to the last byte.
+fn fill(path: &Path) {
+    use std::io::Write as _;
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    for size in [1 << 16, 1 << 12, 1] {
+        while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
+    }
+}
+
+/// Forgetting needs no space that is not there: by a process that has the store open, and by one that opens it then.
+#[test]
+fn forgetting_works_on_a_full_disk() {
+    on_small_disk("forgetting_works_on_a_full_disk", 12288, |disk| {
+        block_on(async {
+            let path = disk.join("store.db");
+            let mut journal = new_store(&path).await;
+            for thread in ["doomed", "large", "thread"] {
+                begin(&journal, thread).await;
+                for number in 1..=50 {
+                    add(&journal, thread, content(number)).await.unwrap();
+                }
+            }
+            journal.close().await.unwrap();
+            journal = new_store(&path).await;
+            for (round, thread) in ["doomed", "large"].into_iter().enumerate() {
+                fill(&disk.join(format!("ballast-{round}")));
+                let problem = loop {
+                    match add(&journal, "thread", vec![7; 40_000]).await {
+                        Ok(_) => {}
+                        Err(error) => break error,
+                    }
+                };
+                assert!(matches!(problem, StoreError::Full), "{problem:?}");
+                if round == 1 {
+                    drop(journal.close().await);
+                    fill(&disk.join("ballast-again"));
+                    journal = new_store(&path).await;
+                }
+                let us = Tenant::from("us");
+                let destroyed = journal.forget(&us, &thread.into(), None).await.unwrap();
+                assert_eq!(destroyed.records, 50, "{thread}");
+                let records = read(&journal, thread).await.unwrap();
+                let is_gone = |record: &&Record| record.content.bytes().is_none();
+                assert_eq!(records.iter().filter(is_gone).count(), 50, "{thread}");
+                assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+                figure(
+                    &format!("records that say what was forgotten on a full disk, {thread}"),
+                    records.len() - 50,
+                );
+            }
+            let kept = read(&journal, "thread").await.unwrap();
+            for (number, record) in (1..=50).zip(kept) {
+                assert_eq!(record.content, Content::Here(content(number).into()));
+            }
+            drop(journal.close().await);
         });
     });
 }
@@ -212,6 +271,80 @@ async fn a_locked_file_says_so_and_goes_on() {
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(add(&journal, "thread", content(2)).await.unwrap(), 2);
     assert_kept(&journal, 2).await;
+}
+
+/// A tenant's proof covers its own chains, and says nothing of another's.
+#[tokio::test(flavor = "multi_thread")]
+async fn proof_of_one_tenant_covers_its_own_chains_only() {
+    let path = file("tenants");
+    let journal = new_store(&path).await;
+    for (tenant, count) in [("us", 3), ("them", 5)] {
+        let mut append = Append::to("thread").opening(LogOpening::thread());
+        for number in 1..=count {
+            append = append.record(NewRecord::new("item", content(number)));
+        }
+        journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+    }
+    let (us, them) = (Tenant::from("us"), Tenant::from("them"));
+    let proof = journal.verify_tenant(&us).await.unwrap();
+    assert_eq!((proof.records, proof.segments, proof.broken), (3, 1, None));
+    assert_eq!(journal.verify_tenant(&"nobody".into()).await.unwrap().records, 0);
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 8);
+    let damage = "UPDATE records SET content = x'00' WHERE tenant =
+                  (SELECT id FROM tenants WHERE name = 'them') AND seq = 2";
+    assert_eq!(Connection::open(&path).unwrap().execute(damage, []).unwrap(), 1);
+    assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None);
+    for proof in [journal.verify_tenant(&them).await, journal.verify(None, &|_| {}).await] {
+        let place = proof.unwrap().broken.unwrap().place;
+        assert_eq!(place, "record 2 of thread (tenant them)");
+    }
+}
+
+/// A lease ends at its own length from now, also if the clock was an hour ahead when it was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_taken_by_a_clock_that_was_ahead_is_over() {
+    let path = file("clock");
+    let journal = new_store(&path).await;
+    let (tenant, time) = (Tenant::from("us"), Duration::from_secs(15));
+    let run = Append::to("run").opening(LogOpening::run("thread")).status("running");
+    let thread = Append::to("thread").opening(LogOpening::thread());
+    journal.commit(Batch::of("us").append(thread).append(run)).await.unwrap();
+    for log in ["thread", "run"] {
+        journal.lease(&tenant, &log.into(), "holder", time).await.unwrap();
+        let renewed = journal.lease(&tenant, &log.into(), "holder", time).await.unwrap();
+        journal.renew(&tenant, &log.into(), renewed.fence, time).await.unwrap();
+    }
+    let held = |outcome: Result<u64, StoreError>| match outcome {
+        Err(StoreError::Held { owner, left_ms, .. }) => {
+            assert!(left_ms <= 15_000, "{left_ms}");
+            owner.to_string()
+        }
+        outcome => panic!("{outcome:?}"),
+    };
+    assert_eq!(held(add(&journal, "thread", content(1)).await), "holder");
+    assert_eq!(journal.unattended(Duration::ZERO, 0, 9).await.unwrap(), []);
+
+    let set = |until: &str| {
+        let other = Connection::open(&path).unwrap();
+        other.execute(&format!("UPDATE leases SET until = {until}"), []).unwrap();
+    };
+    set("until + 3600000");
+    assert_eq!(add(&journal, "thread", content(1)).await.unwrap(), 1);
+    let found = journal.unattended(Duration::ZERO, 0, 9).await.unwrap();
+    assert_eq!(found.iter().map(|found| &*found.run.0).collect::<Vec<_>>(), ["run"]);
+    let taken = journal.lease(&tenant, &"thread".into(), "next", time).await.unwrap();
+    assert_eq!(held(add(&journal, "thread", content(2)).await), "next");
+    journal.release(&tenant, &"thread".into(), taken.fence).await.unwrap();
+
+    // A long lease is as long as it says; one of an earlier version has no length.
+    let hour = Duration::from_hours(1);
+    journal.lease(&tenant, &"thread".into(), "holder", hour).await.unwrap();
+    let refused = journal.lease(&tenant, &"thread".into(), "next", time).await;
+    assert!(matches!(refused, Err(StoreError::Held { .. })), "{refused:?}");
+    let other = Connection::open(&path).unwrap();
+    other.execute("UPDATE leases SET owner = 'holder', until = until + 9000", []).unwrap();
+    let refused = journal.lease(&tenant, &"thread".into(), "next", time).await;
+    assert!(matches!(refused, Err(StoreError::Held { .. })), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

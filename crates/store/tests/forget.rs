@@ -21,7 +21,7 @@ use throughline_core::{
     Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, Tenant, VaultKey,
     VaultNode, Why, kind,
 };
-use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open};
+use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open, restore};
 use throughline_testkit::{Dice, Folder, cases, figure};
 
 use crate::secrets::Secrets;
@@ -162,6 +162,9 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let journal = opened(&file, master_key.clone()).await;
     write(&journal, items).await;
     journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap();
+    // A copy that the store knows nothing of.
+    let (backup, copy) = (folder.join("backup.db"), folder.join("copy.db"));
+    std::fs::copy(&backup, &copy).unwrap();
     assert_intact(&journal).await;
 
     // One item: its words, the events about it, and every checkpoint that was folded from it.
@@ -224,12 +227,120 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     journal.close().await.unwrap();
     secrets.assert_in_no_file(&folder);
 
-    // The backup forgot with it, and can still be proven.
-    let backup = opened(&folder.join("backup.db"), master_key).await;
-    assert_other_is_whole(&backup, items).await;
-    assert_intact(&backup).await;
-    backup.close().await.unwrap();
+    // The backup opens only with its key file, from which the keys are gone: so are they for its copies. Everything else is
+    // restored, says what was forgotten, and can be proven.
+    let refused = open(&format!("sqlite://{}", copy.display()), &Options::default()).await;
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("is a backup, which opens only with its key file"), "{refused}");
+    let alone = restore(&copy, None, &folder.join("alone.db"), &Options::default())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(alone.contains("copy.db.keys is not there"), "{alone}");
+    let keys = throughline_store::key_file_of(&backup);
+    for (number, from) in [&backup, &copy].into_iter().enumerate() {
+        let to = folder.join(&format!("restored-{number}.db"));
+        let options = Options { master_key: master_key.clone(), ..Options::default() };
+        let restored = restore(from, Some(&keys), &to, &options).await.unwrap();
+        assert_eq!(restored.without_key, 0, "{restored:?}");
+        assert!(restored.gone > u64::from(2 * items), "{restored:?}");
+        secrets.assert_in_no_file(&folder);
+        let store = opened(&to, master_key.clone()).await;
+        assert_other_is_whole(&store, items).await;
+        let said = all(&store, "doomed").await;
+        let mut said = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
+        assert!(said.all(|record| is_gone(record, Why::Forgotten)));
+        assert_intact(&store).await;
+        // It is a store like any other.
+        let record = NewRecord::new(kind::ITEM, "goes on");
+        store.commit(Batch::of(tenant()).append(Append::to("other").record(record))).await.unwrap();
+        assert_intact(&store).await;
+        store.close().await.unwrap();
+        let (windows, searched) = secrets.assert_in_no_file(&folder);
+        figure(
+            &format!("a copy of a backup after forgetting, {with} a master key"),
+            format!("0 of {windows} windows in {searched} bytes, {} records", restored.records),
+        );
+        if number > 0 {
+            std::fs::remove_file(&to).unwrap();
+        }
+    }
+    #[cfg(unix)]
+    for name in ["store.db", "backup.db", "backup.db.keys", "restored-0.db"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(folder.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name} is for its owner only");
+    }
+}
+
+/// A backup of an earlier version holds its salts itself, and opens as a store: forgetting destroys them there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backup_of_an_earlier_version_is_reached() {
+    let folder = Folder::new("old-backup");
+    let (file, old) = (folder.join("store.db"), folder.join("old.db"));
+    let journal = opened(&file, None).await;
+    write(&journal, 5).await;
+    journal.close().await.unwrap();
+    std::fs::copy(&file, &old).unwrap();
+    let name = format!("backup {}", std::path::absolute(&old).unwrap().display());
+    let register = "INSERT INTO kept (name, value) VALUES (?1, x'')";
+    Connection::open(&file).unwrap().execute(register, [name]).unwrap();
+    let journal = opened(&file, None).await;
+    let mut secrets = Secrets::of(&file);
+    secrets.gather_all("doomed");
+    let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
+    assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
     secrets.assert_in_no_file(&folder);
+    let backup = opened(&old, None).await;
+    assert_other_is_whole(&backup, 5).await;
+    assert_intact(&backup).await;
+    let to = folder.join("new.db");
+    let refused = restore(&old, None, &to, &Options::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("is a store, or a backup of an earlier version"), "{refused}");
+}
+
+/// A key file that is cut off, changed, or of another backup is refused, and nothing is restored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_or_foreign_key_file_is_refused() {
+    let folder = Folder::new("key-files");
+    let journal = opened(&folder.join("store.db"), None).await;
+    write(&journal, 5).await;
+    let (one, two) = (folder.join("one.db"), folder.join("two.db"));
+    journal.backup(&one, &|_| {}).await.unwrap();
+    let apart = folder.join("elsewhere.keys");
+    journal.backup_with_keys(&two, &apart, &|_| {}).await.unwrap();
+    let to = folder.join("new.db");
+    let refusal = async |keys: Option<&Path>| {
+        let problem = restore(&one, keys, &to, &Options::default()).await.unwrap_err().to_string();
+        assert!(!to.exists());
+        problem
+    };
+    assert!(refusal(Some(&apart)).await.contains("is the key file of another backup than"));
+    assert!(refusal(Some(&one)).await.contains("is not the key file of a backup"));
+    let keys = throughline_store::key_file_of(&one);
+    let whole = std::fs::read(&keys).unwrap();
+    for length in [whole.len() - 1, whole.len() / 2, 40] {
+        std::fs::write(&keys, &whole[..length]).unwrap();
+        assert!(refusal(None).await.contains("is cut off or changed"), "{length}");
+    }
+    let mut changed = whole.clone();
+    let place = changed.len() / 2;
+    changed[place] = if changed[place] == b'0' { b'1' } else { b'0' };
+    std::fs::write(&keys, &changed).unwrap();
+    assert!(refusal(None).await.contains("is cut off or changed"));
+    // A damaged key file is not rewritten either: the caller learns that it was not reached.
+    let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
+    assert_eq!(destroyed.unreached, [keys.display().to_string().into()]);
+    std::fs::write(&keys, &whole).unwrap();
+    let restored = restore(&two, Some(&apart), &to, &Options::default()).await.unwrap();
+    assert_eq!(restored.without_key, 0);
+    // The next process that opens the store finishes it.
+    journal.close().await.unwrap();
+    opened(&folder.join("store.db"), None).await.close().await.unwrap();
+    let restored =
+        restore(&one, None, &folder.join("one-again.db"), &Options::default()).await.unwrap();
+    assert_eq!(restored.without_key, 0);
+    assert!(restored.gone > 5, "{restored:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,6 +7,7 @@ use throughline_codec::Catalog;
 use throughline_core::{Json, Name, RedactionPolicy, fits};
 use throughline_provider::{Lookup, Unheard};
 use throughline_server::Passthrough;
+use throughline_server::StorePolicy;
 use throughline_tools::{Declared, Problems};
 use toml::de::DeTable;
 
@@ -17,8 +18,8 @@ use super::provider;
 use super::reader::{At, Notes, Problem, Section};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    Agents, Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, Server,
-    StoreSettings, Timeouts,
+    Agents, Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, STORE_FAILURES,
+    Server, StoreSettings, Timeouts,
 };
 use super::tracing;
 
@@ -262,6 +263,8 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
             "max_streams",
             "max_request_memory",
             "passthrough",
+            "on_store_failure",
+            "key_grace",
             "timeouts",
         ],
         notes,
@@ -275,7 +278,13 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
             notes.error(*at, format!("`passthrough` has a pattern that cannot be read: {error}"));
         }
     }
+    let on_failure = section.choice("on_store_failure", STORE_FAILURES, notes);
+    let store = StorePolicy {
+        on_failure: on_failure.unwrap_or(usual.store.on_failure),
+        key_grace: section.time("key_grace", notes).unwrap_or(usual.store.key_grace),
+    };
     Gateway {
+        store,
         replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
         capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
         prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(usual.prefix),

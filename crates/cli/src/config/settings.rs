@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use throughline_core::{Name, fits};
-use throughline_server::PrefixPolicy;
+use throughline_server::{OnStoreFailure, PrefixPolicy, StorePolicy};
 
 /// Where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub(crate) struct Gateway {
     pub(crate) max_request_memory: u64,
     /// Patterns of the paths that are forwarded for keys although the gateway does not know them.
     pub(crate) passthrough: Vec<Name>,
+    /// What is done with requests while the store fails, and how long keys are believed without it.
+    pub(crate) store: StorePolicy,
     /// How long it waits, and for what.
     pub(crate) timeouts: Timeouts,
 }
@@ -122,6 +124,7 @@ impl Default for Gateway {
             max_streams: 4096,
             max_request_memory: 1 << 30,
             passthrough: Vec::new(),
+            store: StorePolicy::default(),
             timeouts: Timeouts::default(),
         }
     }
@@ -166,6 +169,10 @@ impl Capture {
     pub(crate) const ALL: &[(&str, Self)] =
         &[("durable", Self::Durable), ("relaxed", Self::Relaxed)];
 }
+
+/// What is done with requests while the store fails, by the words of the configuration.
+pub(crate) const STORE_FAILURES: &[(&str, OnStoreFailure)] =
+    &[("pass", OnStoreFailure::Pass), ("refuse", OnStoreFailure::Refuse)];
 
 /// What is done where the prefix of a prefix-bound model changed, by the words of the configuration.
 pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[

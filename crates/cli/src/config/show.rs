@@ -10,7 +10,9 @@ use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use super::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
 use super::secret::MASK;
-use super::settings::{Capture, LogLevel, PREFIX_POLICIES, Price, ReplayMode, Timeouts, word};
+use super::settings::{
+    Capture, LogLevel, PREFIX_POLICIES, Price, ReplayMode, STORE_FAILURES, Timeouts, word,
+};
 use super::{Config, load, shown_variable};
 use crate::amount::{dollars, exact_bytes};
 use crate::environment::variable;
@@ -74,6 +76,8 @@ fn values(config: &Config) -> Result<Vec<Entry>, Failure> {
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
     put("gateway.passthrough", shown_list(&gateway.passthrough));
+    put("gateway.on_store_failure", word(STORE_FAILURES, &gateway.store.on_failure).to_owned());
+    put("gateway.key_grace", shown_time(gateway.store.key_grace));
     let mut timeouts: Timeouts = gateway.timeouts;
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));

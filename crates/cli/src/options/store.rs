@@ -1,5 +1,5 @@
 //! What can be asked of a store: `threads`, `runs`, `items`, `export`, `import`, `fork`, `verify`, `forget`, `prune`,
-//! `backup`, `stats` and `rotate`.
+//! `backup`, `restore`, `stats` and `rotate`.
 
 use std::path::PathBuf;
 
@@ -239,12 +239,13 @@ pub(crate) struct Verify {
     throughline forget --thread thread_42\n  \
     throughline forget --thread thread_42 --item msg_7 --yes\n\n\
     What is forgotten cannot be had back. It is destroyed in the store, in every fork that shares\n\
-    it, and in the backups that the store knows of and can reach. That there was something stays\n\
-    known, so that the rest can still be proven.\n\n\
-    JSON: `logs`, a list of ids; `records`, `bytes` and `unreached`, a list of backups.\n\n\
+    it, and in the key files of the backups that the store made, so that no copy of a backup opens\n\
+    it. A copy of a key file is out of reach. That there was something stays known, so that the rest\n\
+    can still be proven.\n\n\
+    JSON: `logs`, a list of ids; `records`, `bytes` and `unreached`, a list of key files.\n\n\
     Exit codes:\n  \
-    0   destroyed, everywhere\n  \
-    1   destroyed, but a backup could not be reached: it may still hold it\n  \
+    0   destroyed, in the store and in every key file that it knows of\n  \
+    1   destroyed, but a key file could not be reached: with it the backup still opens\n  \
     2   wrong usage, or there is no such thread or item\n  \
     69  the store cannot be opened")]
 pub(crate) struct Forget {
@@ -298,11 +299,16 @@ pub(crate) struct Prune {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     throughline backup /srv/backups/monday.db\n  \
-    throughline threads --store sqlite:///srv/backups/monday.db\n\n\
-    Others may read and write meanwhile. The copy is a store of its own, under the same master\n\
-    key; the first one remembers where it lies, so that what is forgotten is forgotten there too.\n\n\
-    JSON: `backup` and `bytes`.")]
+    throughline backup /srv/backups/monday.db --keys /srv/backup-keys/monday.keys\n  \
+    throughline restore /srv/backups/monday.db --to restored.db\n\n\
+    Others may read and write meanwhile. The backup opens nothing without its key file, which has\n\
+    the keys of all contents. `forget` and `prune` rewrite the key file, so they reach every copy of\n\
+    the backup; a copy of the key file is out of their reach.\n\n\
+    JSON: `backup`, `keys` and `bytes`.")]
 pub(crate) struct Backup {
+    /// Write the key file here [default: FILE.keys]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) keys: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) printing: Printing,
     /// The new file
@@ -310,6 +316,42 @@ pub(crate) struct Backup {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) at: At,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    throughline restore monday.db --to restored.db\n  \
+    throughline restore monday.db --keys /srv/backup-keys/monday.keys --to restored.db\n  \
+    throughline verify --store sqlite://restored.db\n\n\
+    The backup and its key file stay as they are. What was forgotten since the backup was made is\n\
+    forgotten in the new store too. A backup of a PostgreSQL store is restored to SQLite; `export`\n\
+    and `import` bring its threads back.\n\n\
+    JSON: `store`, `records`, `gone` and `without_key`.\n\n\
+    Exit codes:\n  \
+    0   restored\n  \
+    1   restored, but contents lack a key that was not forgotten: run any command on the store that\n      \
+        made the backup, which completes its key file, and restore again\n  \
+    2   wrong usage, a file that cannot be read, or a key file of another backup\n  \
+    65  the key file or the backup is damaged\n  \
+    69  the master key is missing or another one")]
+pub(crate) struct Restore {
+    /// Read the key file from here [default: BACKUP.keys]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) keys: Option<PathBuf>,
+    /// Write the new store to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
+    /// A file with the master key that the backup was made under; `THROUGHLINE_MASTER_KEY` when not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// A file with an earlier master key; repeat it for more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) retired_key_file: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    /// The backup
+    #[arg(value_name = "BACKUP")]
+    pub(crate) backup: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -298,6 +298,7 @@ fn help_has_examples_and_completions_are_printed() {
         "forget",
         "prune",
         "backup",
+        "restore",
         "stats",
         "rotate",
     ] {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use throughline_testkit::{Dice, cases, figure, postgres_database};
+use throughline_testkit::{Cluster, Dice, cases, figure, postgres_database};
 
 use crate::support::kept::Kept;
 use crate::support::serving::{Serving, said_at};
@@ -140,4 +140,42 @@ fn another_node_ends_the_run_of_one_that_is_killed() {
         owner = node("owner");
     }
     figure("gateways killed", format!("{kills}, {messages} messages followed without a gap"));
+}
+
+/// The database goes away under a gateway and comes back: requests that need no stored state pass meanwhile, and the gateway
+/// says that it is not ready.
+#[test]
+fn gateway_passes_requests_while_postgres_is_stopped() {
+    let cluster = Cluster::start();
+    let kept = Kept::nothing("outage");
+    let folder = kept.file("node");
+    std::fs::create_dir_all(&folder).unwrap();
+    let node = Serving::start(&folder, &[("THROUGHLINE_STORE", &*cluster.url)], &[]);
+    let ask = || {
+        let body = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
+        node.said("POST", "/v1/messages", "content-type: application/json\r\n", body)
+    };
+    let is_ready = || node.said("GET", "/readyz", "", "").starts_with("HTTP/1.1 200");
+    let said = ask();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    assert!(!said.contains("x-throughline-restore") && is_ready(), "{said}");
+    cluster.crash();
+    let began = std::time::Instant::now();
+    let said = ask();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    assert!(said.contains("x-throughline-restore: skipped"), "{said}");
+    figure("a call while PostgreSQL is stopped", format!("{} ms", began.elapsed().as_millis()));
+    assert!(!is_ready());
+    let missing = node.said("GET", "/v1/throughline/calls/none", "", "");
+    assert!(missing.starts_with("HTTP/1.1 503"), "{missing}");
+    assert!(missing.contains("retry-after: 5"), "{missing}");
+    let failed = node.errors();
+    let failed = failed.lines().find(|line| line.contains("read failed")).unwrap_or_default();
+    assert!(failed.contains(r#""level":"warn""#) && failed.contains("problem"), "{failed}");
+    cluster.resume();
+    while !is_ready() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let said = ask();
+    assert!(said.starts_with("HTTP/1.1 200") && !said.contains("x-throughline-restore"), "{said}");
 }

@@ -172,7 +172,7 @@ fn the_json_has_these_members_and_no_others() {
     let whole =
         json!({"id": "trip-fork-1", "forked_from": {"thread": "trip", "at": 4}, "records": 4});
     assert_eq!(forked, whole);
-    assert_eq!(keys(&kept.json(&["backup", "b.db"])), ["backup", "bytes"]);
+    assert_eq!(keys(&kept.json(&["backup", "b.db"])), ["backup", "keys", "bytes"]);
     let destroyed = kept.json(&["forget", "--thread", "trip", "--item", "q1", "--yes"]);
     assert_eq!(keys(&destroyed), ["logs", "records", "bytes", "unreached"]);
     let gone = kept.json(&["items", "trip", "--limit", "1"]);
@@ -322,13 +322,52 @@ fn a_spoiled_export_is_refused_and_named() {
 fn a_backup_that_cannot_be_reached_is_the_exit_code() {
     let kept = Kept::small("unreached");
     assert_eq!(kept.run(&["backup", "b.db"]).code, 0);
-    std::fs::remove_file(kept.file("b.db")).unwrap();
+    std::fs::remove_file(kept.file("b.db.keys")).unwrap();
     let ran = kept.run(&["forget", "--thread", "trip", "--yes"]);
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("forgotten: "), "{}", ran.out);
-    assert!(ran.err.contains("b.db could not be reached and may still hold it"), "{}", ran.err);
+    assert!(
+        ran.err.contains("b.db.keys could not be reached and may still hold it"),
+        "{}",
+        ran.err
+    );
     assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
     assert_eq!(kept.run(&["verify"]).code, 0);
+}
+
+/// A store is restored from a backup and its key file; a copy of the backup alone opens nothing, and what was forgotten since
+/// is gone from the copy too.
+#[test]
+fn backup_and_key_file_restore_a_store() {
+    let kept = Kept::small("restored");
+    let ran = kept.run(&["backup", "b.db", "--keys", "apart.keys"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("its keys are in apart.keys"), "{}", ran.out);
+    std::fs::copy(kept.file("b.db"), kept.file("copy.db")).unwrap();
+    assert_eq!(kept.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
+    let ran = kept.run(&["threads", "--store", "sqlite://copy.db"]);
+    assert_eq!(ran.code, 65, "{}", ran.err);
+    assert!(ran.err.contains("apart.keys: make a store of both"), "{}", ran.err);
+    let ran = kept.run(&["restore", "copy.db", "--to", "new.db"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("copy.db.keys is not there: name the key file"), "{}", ran.err);
+    let restored = ["restore", "copy.db", "--keys", "apart.keys", "--to", "new.db"];
+    let members = ["store", "records", "gone", "without_key"];
+    let told = kept.json(&restored);
+    assert_eq!(keys(&told), members);
+    assert_eq!(told["without_key"], 0);
+    assert!(told["gone"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(kept.run(&restored).code, 2, "it exists by now");
+    let at = ["--store", "sqlite://new.db"];
+    assert_eq!(kept.run(&[&["verify"][..], &at].concat()).code, 0);
+    let ran = kept.run(&[&["items", "trip"][..], &at].concat());
+    assert!(ran.out.contains("forgotten"), "{}", ran.out);
+    let mut text = std::fs::read(kept.file("apart.keys")).unwrap();
+    text.truncate(text.len() / 2);
+    std::fs::write(kept.file("apart.keys"), text).unwrap();
+    let ran = kept.run(&["restore", "b.db", "--keys", "apart.keys", "--to", "newer.db"]);
+    assert_eq!(ran.code, 65, "{}", ran.err);
+    assert!(!kept.file("newer.db").exists());
 }
 
 #[test]
@@ -559,8 +598,12 @@ fn what_is_interrupted_leaves_nothing_half_written() {
                 assert_eq!(left, [""; 0]);
             }
             code => {
-                assert_eq!((code, left), (Some(0), vec![file.to_owned()]), "{told}");
-                std::fs::remove_file(kept.file(file)).unwrap();
+                let mut left = left;
+                left.sort();
+                let keys = format!("{file}.keys");
+                let all: Vec<String> = left.iter().cloned().filter(|name| *name != keys).collect();
+                assert_eq!((code, all), (Some(0), vec![file.to_owned()]), "{told}");
+                left.iter().for_each(|name| std::fs::remove_file(kept.file(name)).unwrap());
             }
         }
     }

@@ -60,9 +60,7 @@ pub enum StoreError {
     #[error("{0}")]
     Invalid(Name),
     /// The disk or the database is full.
-    #[error(
-        "the store is full: free some space; nothing was lost, and it goes on without a restart"
-    )]
+    #[error("the store is full: free some space, and it goes on without a restart")]
     Full,
     /// The store cannot be written to.
     #[error("{0} is read-only: change its permissions, or choose another store")]

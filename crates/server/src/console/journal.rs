@@ -1,12 +1,15 @@
 //! The journal, its keys, and what was used: what an operator looks at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::stream;
-use throughline_core::{Boxed, ExportSink, Json, LogId, LogKind, Name, StoreError, json};
+use throughline_core::{Boxed, ExportSink, Json, LogId, LogKind, Name, StoreError, Tenant, json};
 use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::access::Admission;
 use crate::console::{archive, no_archive};
 use crate::exchange::Cut;
 use crate::gateway::{Answered, Outgoing};
@@ -31,28 +34,73 @@ pub(crate) async fn head(asked: &Asked<'_>) -> Told {
     Ok(Answered::json(200, &told))
 }
 
-/// Proves the journal. What is broken in another tenant's part is told without its place.
+/// Proves the tenant's own chains; on a gateway without keys, which serves this machine only, all of the journal.
 pub(crate) async fn verify(asked: &Asked<'_>) -> Told {
     let archive = archive(asked)?;
-    let Ok(_one_at_a_time) = asked.api.proving.try_lock() else {
-        return Err(Denied::new(409, "it is being verified already: wait for that"));
+    let tenant = &asked.caller.tenant;
+    let scope = match asked.caller.admission {
+        Admission::Open if !asked.gateway.allow_open => None,
+        Admission::Open | Admission::Key { .. } | Admission::Refused => Some(tenant),
     };
-    let proven = archive.prove().await?;
+    let Some(_turn) = asked.api.proofs.begin(tenant).await else {
+        return Err(Denied::new(409, "your journal is being verified already: wait for that"));
+    };
+    let proven = archive.prove(scope).await?;
     let told = json::object(|o| {
         o.string("verdict", if proven.broken.is_some() { "broken" } else { "intact" });
         o.string("store", &archive.public_key()).number("records", proven.records);
         o.number("without_content", proven.gone).number("segments", proven.segments);
         o.number("manifests", proven.manifests);
         if let Some(fault) = &proven.broken {
-            let own = format!("(tenant {})", asked.caller.tenant);
-            let is_other = fault.place.contains("(tenant ") && !fault.place.contains(&own);
             o.object("broken", |o| {
-                let place = if is_other { "another tenant's record" } else { &fault.place };
-                o.string("place", place).string("problem", &fault.problem);
+                o.string("place", &fault.place).string("problem", &fault.problem);
             });
         }
     });
     Ok(Answered::json(200, &told))
+}
+
+/// Proofs that are under way: one for each tenant, and few at once. Tenants take turns in the order in which they ask.
+pub(crate) struct Proofs {
+    tenants: Arc<Mutex<HashSet<Tenant>>>,
+    slots: Semaphore,
+}
+
+impl Default for Proofs {
+    fn default() -> Self {
+        const AT_ONCE: usize = 2;
+        Self { tenants: Arc::default(), slots: Semaphore::new(AT_ONCE) }
+    }
+}
+
+/// A proof that is under way.
+pub(crate) struct ProofTurn<'p> {
+    tenants: Arc<Mutex<HashSet<Tenant>>>,
+    tenant: Tenant,
+    /// Nothing while it waits.
+    slot: Option<SemaphorePermit<'p>>,
+}
+
+impl Proofs {
+    /// Waits for its turn; nothing if one of the tenant's is under way.
+    pub(crate) async fn begin(&self, tenant: &Tenant) -> Option<ProofTurn<'_>> {
+        let begun =
+            self.tenants.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone());
+        if !begun {
+            return None;
+        }
+        let (tenants, tenant) = (Arc::clone(&self.tenants), tenant.clone());
+        // A caller that goes away while it waits gives its place back, too.
+        let mut turn = ProofTurn { tenants, tenant, slot: None };
+        turn.slot = self.slots.acquire().await.ok();
+        turn.slot.is_some().then_some(turn)
+    }
+}
+
+impl Drop for ProofTurn<'_> {
+    fn drop(&mut self) {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.tenant);
+    }
 }
 
 /// Streams the tenant's threads as redacted lines of JSON: the named ones, or all. A full export is a command of the operator.
@@ -162,4 +210,27 @@ fn hours(sums: &Sums) -> Json {
             });
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    #[tokio::test]
+    async fn one_tenants_proof_does_not_keep_another_from_its_own() {
+        let proofs = Proofs::default();
+        let tenants = ["a", "b", "c"].map(Tenant::from);
+        let first = proofs.begin(&tenants[0]).await.unwrap();
+        assert!(proofs.begin(&tenants[0]).await.is_none(), "one at a time for each tenant");
+        let second = proofs.begin(&tenants[1]).now_or_never().unwrap().unwrap();
+        // Two are under way, so the third waits; a caller that goes away does not keep its place.
+        assert!(proofs.begin(&tenants[2]).now_or_never().is_none());
+        drop(first);
+        let third = proofs.begin(&tenants[2]).now_or_never().unwrap().unwrap();
+        drop((second, third));
+        assert!(proofs.begin(&tenants[0]).now_or_never().unwrap().is_some());
+    }
 }

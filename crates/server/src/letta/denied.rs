@@ -5,6 +5,7 @@ use throughline_core::{Json, Name, StoreError, json};
 
 use crate::exchange::Problem;
 use crate::gateway::Answered;
+use crate::operations::RETRY_STORE;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl From<StoreError> for Denied {
             StoreError::Invalid(_) => 422,
             _ => 503,
         };
-        Self::new(status, error.to_string())
+        let retry_after = (status == 503).then_some(RETRY_STORE);
+        Self { retry_after, ..Self::new(status, error.to_string()) }
     }
 }
 

@@ -97,7 +97,7 @@ ops! {
     Inbox "GET" "/v1/throughline/inbox" "All that waits for a person.";
     Decide "POST" "/v1/throughline/approvals/{approval}" "Allows a call of a tool, or does not.";
     ShowJournal "GET" "/v1/throughline/journal" "Who signs the journal, and the signed heads of its chains.";
-    VerifyJournal "POST" "/v1/throughline/journal/verify" "Proves the journal.";
+    VerifyJournal "POST" "/v1/throughline/journal/verify" "Proves the chains of the caller's tenant; on a gateway without keys, all of the journal.";
     ExportJournal "GET" "/v1/throughline/journal/export" "Threads as lines of JSON, without the usual secrets.";
     ShowKeys "GET" "/v1/throughline/keys" "The keys, by what they may do.";
     UsedByHour "GET" "/v1/throughline/usage/hours" "What was used, hour by hour.";

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::access::Admission;
 use crate::exchange::Problem;
 use crate::gateway::Reached;
+use crate::operations::RETRY_STORE;
 use crate::operations::meter::Meter;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -85,9 +86,10 @@ impl Meter {
         if !allowance.is_budget() {
             return Ok(());
         }
-        self.read_once()
-            .await
-            .map_err(|error| Problem::new(503, format!("what was used is not known: {error}")))?;
+        self.read_once().await.map_err(|error| {
+            let message = format!("what was used is not known: {error}");
+            Problem::new(503, message).after(RETRY_STORE)
+        })?;
         self.has_left(tenant, id, allowance)?;
         let free = reached
             .iter()

@@ -124,18 +124,19 @@ impl Meter {
         self.read(false).await
     }
 
-    /// Keeps what is new, and reads what others kept.
-    pub(crate) async fn settle(&self) -> Result<(), StoreError> {
+    /// Keeps what is new, and reads what others kept; gives whether there was something to keep.
+    pub(crate) async fn settle(&self) -> Result<bool, StoreError> {
         let _turn = self.turn.lock().await;
         self.forget_old_minutes();
         let kept = self.keep().await;
         self.read(kept.is_ok()).await?;
-        kept?;
-        self.sum_up().await
+        let wrote = kept?;
+        self.sum_up().await?;
+        Ok(wrote)
     }
 
-    async fn keep(&self) -> Result<(), StoreError> {
-        let Some(flight) = self.next_flight() else { return Ok(()) };
+    async fn keep(&self) -> Result<bool, StoreError> {
+        let Some(flight) = self.next_flight() else { return Ok(false) };
         let (tenant, log) = usage_log();
         let record = usage::record(&flight.rows, self.prices.version());
         let record = NewRecord::new(usage::KIND, record.bytes().clone());
@@ -149,7 +150,7 @@ impl Meter {
                 done = self.store.commit(batch(append)).await;
             }
         }
-        done.map(drop)
+        done.map(|_| true)
     }
 
     /// What goes to the log next: what did not get there before, or what is new.

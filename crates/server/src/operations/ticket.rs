@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use throughline_codec::Verdict;
-use throughline_core::{Did, Fate, Json, Name, Tenant, Usage, Wire, json};
+use throughline_core::{Did, Fate, Json, Name, StoreError, Tenant, Usage, Wire, json};
 use tokio::time::Instant;
 
 use crate::access::Admission;
-use crate::exchange::Caller;
+use crate::exchange::{Caller, Problem};
 use crate::operations::room::Room;
 use crate::operations::shares::Share;
 use crate::operations::trace::Placed;
@@ -152,6 +152,31 @@ impl Ticket {
     /// Notes something.
     pub(crate) fn note(&self, note: impl FnOnce(&mut Facts)) {
         note(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Notes why there is no answer; of a failure of ours, also the reason.
+    pub(crate) fn note_problem(&self, problem: &Problem) {
+        self.note(|facts| {
+            facts.status = problem.status;
+            if problem.status == 503 && facts.problem.is_none() {
+                facts.problem = Some(problem.message.clone());
+            }
+        });
+    }
+
+    /// Notes what became of keeping the answer.
+    pub(crate) fn note_capture<T>(&self, kept: &Result<Option<T>, StoreError>) {
+        match kept {
+            Ok(Some(_)) => self.operations.note_write(None),
+            Ok(None) => {}
+            Err(error) => self.operations.note_write(Some(error)),
+        }
+        let capture = match kept {
+            Ok(Some(_)) => Capture::Kept,
+            Ok(None) => Capture::None,
+            Err(error) => Capture::Lost(error.to_string()),
+        };
+        self.note(|facts| facts.capture = capture);
     }
 
     /// Takes a place in the caller's trace, or in one of its own, where anybody wants to know. The headers that go on to the

@@ -26,6 +26,7 @@ struct Stage {
 /// An answer as a caller gets it.
 struct Got {
     coding: Option<String>,
+    kind: String,
     body: Bytes,
 }
 
@@ -39,7 +40,18 @@ impl Stage {
     }
 
     async fn ask(&self, say: Say, history: &[Value], stream: bool, user: &str) -> Got {
-        let (path, body) = say.request(model(say), history, stream);
+        self.ask_model(say, model(say), history, stream, user).await
+    }
+
+    async fn ask_model(
+        &self,
+        say: Say,
+        model: &str,
+        history: &[Value],
+        stream: bool,
+        user: &str,
+    ) -> Got {
+        let (path, body) = say.request(model, history, stream);
         let request = hyper::Request::post(format!("{}{path}", self.url))
             .header("content-type", "application/json")
             .header("anthropic-version", "2023-06-01")
@@ -52,7 +64,9 @@ impl Stage {
         assert_eq!(response.status(), 200, "{say:?}, streamed {stream}");
         let coding = response.headers().get("content-encoding");
         let coding = coding.map(|value| value.to_str().unwrap().to_owned());
-        Got { coding, body: response.into_body().collect().await.unwrap().to_bytes() }
+        let kind = response.headers().get("content-type");
+        let kind = kind.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        Got { coding, kind, body: response.into_body().collect().await.unwrap().to_bytes() }
     }
 
     /// Asks, compares the bytes, and asks again as a client that sends no reasoning back: what it dropped is there again.
@@ -120,7 +134,7 @@ async fn bytes_pass_as_they_came_and_are_kept() {
         for stream in [false, true] {
             for coding in Coding::ALL {
                 for cut in [Cut::OneByte, Cut::Random(compared), Cut::At(Vec::new())] {
-                    let manner = Manner { cut, coding };
+                    let manner = Manner::new(cut, coding);
                     stage.compare(say, stream, manner, &format!("user-{compared}")).await;
                     compared += 1;
                 }
@@ -142,12 +156,58 @@ async fn no_cut_changes_a_stream() {
             for coding in Coding::ALL {
                 let length = coding.of(&stage.scripted.said(say, true).body).len();
                 let places = chunks(length).new_tree(&mut runner).unwrap().current();
-                let manner = Manner { cut: Cut::At(places), coding };
+                let manner = Manner::new(Cut::At(places), coding);
                 let user = format!("{case}-{say:?}-{coding:?}");
                 stage.compare(say, true, manner, &user).await;
             }
         }
     }
+}
+
+/// A provider that answers a streaming request with one JSON object is heard all the same: a caller of another dialect gets
+/// a stream of its own dialect, and nothing native to the provider's.
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
+    let stage = Stage::open().await;
+    let mut pairs = 0;
+    for provider in Say::ALL {
+        let said = stage.scripted.said(provider, false);
+        let whole: Value = serde_json::from_slice(&said.body).unwrap();
+        let seals: Vec<String> = opaque(std::slice::from_ref(&whole));
+        let calls = provider.calls(&provider.answer(&whole));
+        assert!(!seals.is_empty() && !calls.is_empty(), "{provider:?}: {whole}");
+        for caller in Say::ALL.into_iter().filter(|caller| *caller != provider) {
+            for (cut, coding) in
+                [(Cut::At(Vec::new()), Coding::Plain), (Cut::Random(7), Coding::Gzip)]
+            {
+                let what = format!("{caller:?} asks {provider:?}, {cut:?}, {coding:?}");
+                let manner = Manner { cut, coding, ignores_stream: true };
+                stage.scripted.answers(manner);
+                let history = [caller.user(QUESTION)];
+                let user = format!("pair-{pairs}");
+                let got = stage.ask_model(caller, model(provider), &history, true, &user).await;
+                let mut reader = Framer::new(Framing::of_content_type(&got.kind).unwrap());
+                let mut frames = Vec::new();
+                reader.push(&got.body, &mut frames).unwrap();
+                reader.finish(&mut frames).unwrap();
+                let heard = caller.streamed(&frames);
+                assert_eq!(caller.calls(&heard).len(), calls.len(), "{what}: {heard:#?}");
+                let text = String::from_utf8(got.body.to_vec()).unwrap();
+                // Chat reasoning is plain text without a seal, which every dialect may show.
+                for seal in seals.iter().filter(|_| provider != Say::Chat) {
+                    assert!(!text.contains(seal.as_str()), "{what}: a seal of the provider");
+                }
+                let id = whole["id"].as_str().or(whole["responseId"].as_str()).unwrap();
+                let named = frames.iter().filter(|frame| {
+                    let value = serde_json::from_slice::<Value>(&frame.data);
+                    value.is_ok_and(|value| value == whole)
+                });
+                assert_eq!(named.count(), 0, "{what}: the answer {id} passed as it was");
+                pairs += 1;
+            }
+        }
+    }
+    figure("JSON answers to streaming requests that were translated", pairs);
 }
 
 /// Of two who say the same, each is given back only what is its own.
@@ -175,7 +235,7 @@ async fn tells_the_same(language: &str, script: &str, say: Say) {
     let stage = Stage::open().await;
     let (mut compared, models) = (0, [model(say)]);
     for cut in [Cut::OneByte, Cut::Random(1), Cut::Random(2)] {
-        stage.scripted.answers(Manner { cut: cut.clone(), coding: Coding::Plain });
+        stage.scripted.answers(Manner::new(cut.clone(), Coding::Plain));
         let mut told = Vec::new();
         for url in [&stage.scripted.url, &stage.url] {
             let run = official::run(language, script, url, "tell", &models);

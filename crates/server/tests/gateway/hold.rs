@@ -1,14 +1,15 @@
 //! The end of an answer is told when the answer is kept, and only that waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::house::{
     ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, heard, question, store, whole,
 };
 use throughline_core::{
-    Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, Tenant,
-    Unattended, VaultKey,
+    Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, StoreError,
+    Tenant, Unattended, VaultKey,
 };
 use throughline_server::{Limits, usage_log};
 use throughline_store::Journal;
@@ -17,16 +18,43 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-/// A store that keeps nothing before it is let.
-struct Held {
-    journal: Journal,
+/// A store that keeps nothing before it is let, and that can be taken away.
+pub(crate) struct Held {
+    pub(crate) journal: Journal,
     /// One for each batch that may be kept.
-    let_go: Arc<Semaphore>,
+    pub(crate) let_go: Arc<Semaphore>,
+    pub(crate) outage: Arc<Outage>,
+}
+
+/// Which operations of a store fail.
+#[derive(Default)]
+pub(crate) struct Outage {
+    pub(crate) reads: AtomicBool,
+    pub(crate) writes: AtomicBool,
+}
+
+impl Outage {
+    pub(crate) fn set(&self, reads: bool, writes: bool) {
+        self.reads.store(reads, Ordering::SeqCst);
+        self.writes.store(writes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn read(&self) -> Result<(), StoreError> {
+        if self.reads.load(Ordering::SeqCst) {
+            return Err(StoreError::Unreachable("db.example".into(), "connection refused".into()));
+        }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), StoreError> {
+        if self.writes.load(Ordering::SeqCst) { Err(StoreError::Full) } else { Ok(()) }
+    }
 }
 
 impl Store for Held {
     fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
         Box::pin(async move {
+            self.outage.write()?;
             // The account of what was used is no answer.
             if batch.tenant != usage_log().0 {
                 self.let_go.acquire().await.unwrap().forget();
@@ -42,7 +70,10 @@ impl Store for Held {
         after: u64,
         limit: u32,
     ) -> Boxed<'a, Vec<Record>> {
-        self.journal.read(tenant, log, after, limit)
+        Box::pin(async move {
+            self.outage.read()?;
+            self.journal.read(tenant, log, after, limit).await
+        })
     }
 
     fn place_of_event<'a>(
@@ -59,7 +90,10 @@ impl Store for Held {
     }
 
     fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
-        self.journal.log(tenant, log)
+        Box::pin(async move {
+            self.outage.read()?;
+            self.journal.log(tenant, log).await
+        })
     }
 
     fn checkpoint<'a>(
@@ -68,7 +102,10 @@ impl Store for Held {
         log: &'a LogId,
         at_most: u64,
     ) -> Boxed<'a, Option<Record>> {
-        self.journal.checkpoint(tenant, log, at_most)
+        Box::pin(async move {
+            self.outage.read()?;
+            self.journal.checkpoint(tenant, log, at_most).await
+        })
     }
 
     fn lease<'a>(
@@ -78,7 +115,10 @@ impl Store for Held {
         owner: &'a str,
         time: Duration,
     ) -> Boxed<'a, Lease> {
-        self.journal.lease(tenant, log, owner, time)
+        Box::pin(async move {
+            self.outage.write()?;
+            self.journal.lease(tenant, log, owner, time).await
+        })
     }
 
     fn renew<'a>(
@@ -96,7 +136,10 @@ impl Store for Held {
     }
 
     fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
-        self.journal.find(tenant, keys)
+        Box::pin(async move {
+            self.outage.read()?;
+            self.journal.find(tenant, keys).await
+        })
     }
 
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
@@ -160,7 +203,8 @@ async fn only_the_last_frame_waits_until_the_answer_is_kept() {
         ("/v1/chat/completions", chat.to_owned(), "Hello there", "[DONE]"),
     ] {
         let let_go = Arc::new(Semaphore::new(0));
-        let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go) };
+        let outage = Arc::default();
+        let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
         let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
         let house = House::open_on(&provider, Arc::new(held), Plan { limits, ..Plan::default() });
         let mut stream = house.begun(&house.request(path, "", &body)).await;
@@ -178,7 +222,8 @@ async fn a_relaxed_answer_is_out_before_it_is_kept_and_whoever_looks_for_it_wait
     let journal = store(&folder).await;
     let provider = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
     let let_go = Arc::new(Semaphore::new(0));
-    let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go) };
+    let outage = Arc::default();
+    let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
     let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
     let plan = Plan { limits, relaxed: true, ..Plan::default() };
     let mut house = House::open_on(&provider, Arc::new(held), plan);

@@ -25,6 +25,7 @@ mod isolation;
 mod letta;
 mod lossy;
 mod minds;
+mod outage;
 mod prefix;
 mod recordings;
 mod responses;

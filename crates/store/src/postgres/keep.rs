@@ -184,6 +184,16 @@ pub(super) async fn salts_not_of(
         .collect()
 }
 
+pub(super) async fn salted(
+    shared: &Shared,
+    after: i64,
+    up_to: i64,
+) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT record FROM salts WHERE record > $1 AND record <= $2 ORDER BY record";
+    let rows = shared.server.query(sql, &[&after, &up_to]).await?;
+    rows.iter().map(|row| field(row, 0)).collect()
+}
+
 /// Two nodes that do it at once wait for each other, and whoever destroys contents waits for them.
 pub(super) async fn rewrap(shared: &Shared, salts: Vec<SaltRow>) -> Result<(), StoreError> {
     let records: Vec<i64> = salts.iter().map(|row| row.record).collect();

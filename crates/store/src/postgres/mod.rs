@@ -18,7 +18,6 @@ mod wait;
 mod writer;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -35,6 +34,7 @@ use crate::backend::{
     ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedAppend, SealedBatch,
     SealedKey, Span, Stats,
 };
+use crate::backups::file::NewBackup;
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
 use crate::options::{Durability, Options};
@@ -280,6 +280,10 @@ impl Backend for Postgres {
         Box::pin(keep::salts_not_of(&self.shared, epoch, after, up_to, limit))
     }
 
+    fn salted(&self, after: i64, up_to: i64) -> Boxed<'_, Vec<i64>> {
+        Box::pin(keep::salted(&self.shared, after, up_to))
+    }
+
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
         Box::pin(keep::rewrap(&self.shared, salts))
     }
@@ -320,8 +324,17 @@ impl Backend for Postgres {
         Box::pin(keep::scrub(&self.shared))
     }
 
-    fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
-        Box::pin(keep::backup::backup(&self.shared, to, progress))
+    fn make_room(&self) -> Boxed<'_, ()> {
+        // The server's disk is its own operator's.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn keep_reserve(&self) -> Boxed<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()> {
+        Box::pin(keep::backup::backup(&self.shared, plan, progress))
     }
 
     fn check(&self) -> Boxed<'_, Vec<String>> {

@@ -1,19 +1,18 @@
 //! Leases, API keys, small values of the store's own, and what an operator does with the file.
 
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 
-use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
+use crate::backend::{ApiKeyRow, Salt, SaltRow, Stats};
 use crate::sqlite::commit::{Stop, number, unsigned};
 use crate::sqlite::hot::now;
-use crate::sqlite::read::{Readers, instant};
-use crate::sqlite::schema::{Access, connect, failure, make_private, wait_for};
+use crate::sqlite::read::instant;
+use crate::sqlite::schema::{Access, connect, failure, wait_for};
 
 pub(super) fn lease(
     db: &Connection,
@@ -29,9 +28,11 @@ pub(super) fn lease(
         Ok((row.get::<_, Name>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
     });
     let before = match held.optional()? {
-        Some((holder, _, until)) if until > now && holder != *owner => {
-            let left_ms = unsigned(until - now);
-            return Err(StoreError::Held { log: log.clone(), owner: holder, left_ms }.into());
+        Some((holder, _, until))
+            if is_held(&holder, until, now) && *name_of(&holder) != **owner =>
+        {
+            let (log, owner) = (log.clone(), Name::from(name_of(&holder)));
+            return Err(StoreError::Held { log, owner, left_ms: unsigned(until - now) }.into());
         }
         Some((_, fence, _)) => fence,
         None => 0,
@@ -39,8 +40,26 @@ pub(super) fn lease(
     let (fence, until) = (before + 1, until(now, time));
     let take = "INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tenant, log)
                 DO UPDATE SET owner = excluded.owner, fence = excluded.fence, until = excluded.until";
+    let owner = format!("{owner}\n{}", until.saturating_sub(now));
     db.prepare_cached(take)?.execute(params![tenant, log.0, owner, fence, until])?;
     lease_of(log, fence, until)
+}
+
+/// Whether a lease still runs. Its row holds its length behind its owner's name, as `name\nmilliseconds`: a lease that would
+/// run for longer than that from now was taken by a clock that was ahead, and is over. Names have no line breaks; rows of
+/// earlier versions have no length.
+pub(super) fn is_held(owner: &str, until: i64, now: i64) -> bool {
+    let length = owner.split_once('\n').and_then(|(_, length)| length.parse::<i64>().ok());
+    until > now && length.is_none_or(|length| until.saturating_sub(now) <= length)
+}
+
+/// The same for a row `h` of leases, where `?3` is the time.
+pub(super) const IS_HELD: &str = "(coalesce(h.until, 0) > ?3 AND (instr(h.owner, char(10)) = 0
+     OR h.until - ?3 <= CAST(substr(h.owner, instr(h.owner, char(10)) + 1) AS INTEGER)))";
+
+/// The name of a lease's owner, without its length.
+pub(super) fn name_of(owner: &str) -> &str {
+    owner.split('\n').next().unwrap_or_default()
 }
 
 pub(super) fn renew(
@@ -53,7 +72,8 @@ pub(super) fn renew(
     let now = now(db)?;
     let (fence, until) = (number(fence.0.get()), until(now, time));
     let hold =
-        "UPDATE leases SET until = ?4 WHERE tenant = (SELECT id FROM tenants WHERE name = ?1)
+        "UPDATE leases SET until = ?4, owner = substr(owner, 1, instr(owner || char(10), char(10)) - 1)
+                || char(10) || (?4 - ?5) WHERE tenant = (SELECT id FROM tenants WHERE name = ?1)
                 AND log = ?2 AND fence = ?3 AND until > ?5";
     let row = params![tenant.0, log.0, fence, until, now];
     if db.prepare_cached(hold)?.execute(row)? == 0 {
@@ -136,6 +156,12 @@ pub(super) fn salts_not_of(
         Ok(SaltRow { record: row.get(0)?, salt: Salt { epoch: row.get(1)?, bytes } })
     })?;
     found.collect()
+}
+
+pub(super) fn salted(db: &Connection, after: i64, up_to: i64) -> Result<Vec<i64>, rusqlite::Error> {
+    let find = "SELECT record FROM salts WHERE record > ?1 AND record <= ?2 ORDER BY record";
+    let mut find = db.prepare_cached(find)?;
+    find.query_map([after, up_to], |row| row.get(0))?.collect()
 }
 
 pub(super) fn rewrap(db: &Connection, salts: &[SaltRow]) -> Result<(), Stop> {
@@ -302,66 +328,4 @@ pub(super) fn check(db: &Connection) -> Result<Vec<String>, rusqlite::Error> {
         }
     }
     Ok(problems)
-}
-
-/// Copies the file a few pages at a time, so that nobody waits for it.
-pub(super) async fn backup(
-    readers: &Readers,
-    to: PathBuf,
-    progress: Progress<'_>,
-) -> Result<(), StoreError> {
-    if to.exists() {
-        return Err(crate::refusal::backup_exists(&to));
-    }
-    let from = readers.path().to_owned();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let copying = tokio::task::spawn_blocking(move || {
-        let copied = copy(&from, &to, |share| tell.send(share).is_ok());
-        // Half a backup is worse than none, and so is one that nobody waits for: the store would not know of it.
-        if copied.is_err() || tell.is_closed() {
-            drop(std::fs::remove_file(&to));
-        }
-        copied
-    });
-    while let Some(share) = told.recv().await {
-        progress(share);
-    }
-    copying.await.map_err(|_| StoreError::Closed)?
-}
-
-/// Copies for as long as somebody hears how much is done.
-fn copy(from: &Path, to: &Path, tell: impl Fn(f64) -> bool) -> Result<(), StoreError> {
-    const PAGES: i32 = 1024;
-    let reading = |error| failure(error, from);
-    let writing = |error| failure(error, to);
-    let source = connect(from, Access::Read).map_err(reading)?;
-    // One read transaction: the copy is of one moment, and writers need not wait for it.
-    source.execute_batch("BEGIN; SELECT count(*) FROM kept;").map_err(reading)?;
-    let mut target = Connection::open(to).map_err(writing)?;
-    // Asking makes the file.
-    target.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(writing)?;
-    make_private(to);
-    let backup = Backup::new(&source, &mut target).map_err(writing)?;
-    loop {
-        let step = backup.step(PAGES).map_err(writing)?;
-        let done = backup.progress();
-        let share = 1.0 - f64::from(done.remaining) / f64::from(done.pagecount.max(1));
-        if !tell(share) {
-            return Err(StoreError::Closed);
-        }
-        match step {
-            StepResult::Done => break,
-            StepResult::More => {}
-            StepResult::Busy | StepResult::Locked | _ => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-    drop(backup);
-    // The copy must be on the disk before anybody relies on it.
-    drop(target);
-    let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
-    synced.map_err(|error| {
-        StoreError::Unreachable(to.display().to_string().into(), error.to_string().into())
-    })
 }

@@ -3,6 +3,7 @@
 //! The file is in WAL mode with `synchronous=FULL`: what was acknowledged survives a loss of power. Several processes may
 //! open the same file; each has its own writer and its own segment of the chains.
 
+mod backup;
 mod chains;
 mod commit;
 mod erase;
@@ -10,6 +11,7 @@ mod hot;
 mod keep;
 mod plan;
 mod read;
+mod reserve;
 mod schema;
 mod wait;
 mod writer;
@@ -29,6 +31,7 @@ use crate::backend::{
     ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedBatch, SealedKey, Span,
     Stats,
 };
+use crate::backups::file::NewBackup;
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
 use crate::options::Options;
@@ -36,7 +39,10 @@ use crate::sqlite::read::Readers;
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
 
-pub(crate) use crate::sqlite::schema::create_for_backup;
+pub(crate) use crate::sqlite::backup::{
+    count_restored, id_of_backup, mark_as_backup, mark_as_store,
+};
+pub(crate) use crate::sqlite::schema::{create_for_backup, failure};
 
 /// A store in an SQLite file.
 pub(crate) struct Sqlite {
@@ -56,10 +62,15 @@ impl Sqlite {
     ) -> Result<Self, StoreError> {
         let (path, options) = (path.to_owned(), options.clone());
         let opening = tokio::task::spawn_blocking(move || {
-            let database = schema::open(&path, options.create, options.patience)?;
+            let mut opened = schema::open(&path, options.create, options.patience);
+            if matches!(opened, Err(StoreError::Full)) && reserve::release(&path) {
+                opened = schema::open(&path, options.create, options.patience);
+            }
+            let database = opened?;
             let waiters = Arc::new(Waiters::new(&path));
             let readers = Readers::new(&path, options.readers, options.patience);
             let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
+            reserve::ensure(&path);
             Ok(Self { writer, readers, waiters, path, patience: options.patience })
         });
         opening.await.map_err(|_| StoreError::Closed)?
@@ -208,6 +219,10 @@ impl Backend for Sqlite {
         self.readers.read(move |db| keep::salts_not_of(db, epoch, after, up_to, limit))
     }
 
+    fn salted(&self, after: i64, up_to: i64) -> Boxed<'_, Vec<i64>> {
+        self.readers.read(move |db| keep::salted(db, after, up_to))
+    }
+
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
         self.writer.act(move |db| keep::rewrap(db, &salts))
     }
@@ -254,8 +269,20 @@ impl Backend for Sqlite {
         Box::pin(keep::scrub(&self.path, self.patience))
     }
 
-    fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
-        Box::pin(keep::backup(&self.readers, to, progress))
+    fn make_room(&self) -> Boxed<'_, ()> {
+        Box::pin(reserve::make_room(&self.path))
+    }
+
+    fn keep_reserve(&self) -> Boxed<'_, ()> {
+        let path = self.path.clone();
+        Box::pin(async move {
+            let keeping = tokio::task::spawn_blocking(move || reserve::ensure(&path));
+            keeping.await.map_err(|_| StoreError::Closed)
+        })
+    }
+
+    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()> {
+        Box::pin(backup::backup(&self.path, plan, progress))
     }
 
     fn check(&self) -> Boxed<'_, Vec<String>> {

@@ -12,6 +12,7 @@ use crate::chain::nature;
 use crate::refusal;
 use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
 use crate::sqlite::hot::Hot;
+use crate::sqlite::keep::{is_held, name_of};
 
 /// A log, as it is before and then after the batch.
 #[derive(Clone)]
@@ -32,7 +33,7 @@ pub(super) struct Plan {
     lease: Option<HeldBy>,
 }
 
-/// The lease of a log: its owner, its fence, and until when.
+/// The lease of a log: its owner as the row has it, its fence, and until when.
 type HeldBy = (Name, u64, i64);
 
 /// The receipt of the batch that was written under the same names.
@@ -260,9 +261,9 @@ fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
 
 fn check_guard(append: &SealedAppend, lease: Option<&HeldBy>, now: i64) -> Result<(), StoreError> {
     match (append.guard, lease) {
-        (Guard::Free, Some((owner, _, until))) if *until > now => {
+        (Guard::Free, Some((owner, _, until))) if is_held(owner, *until, now) => {
             let (log, left_ms) = (append.log.clone(), unsigned(until - now));
-            Err(StoreError::Held { log, owner: owner.clone(), left_ms })
+            Err(StoreError::Held { log, owner: name_of(owner).into(), left_ms })
         }
         (Guard::Operator | Guard::Free, _) => Ok(()),
         (Guard::Behind(fence), Some((_, held, until)))

@@ -22,6 +22,7 @@ use crate::chain::Head;
 use crate::manifest::Manifest;
 use crate::sqlite::commit::{kind_number, kind_of, number, unsigned};
 use crate::sqlite::hot::now;
+use crate::sqlite::keep::IS_HELD;
 use crate::sqlite::schema::{Access, connect, failure, wait_for};
 
 /// The connections that read.
@@ -38,10 +39,6 @@ impl Readers {
         let count = u32::try_from(count.clamp(1, 1024)).unwrap_or(1024);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
         Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Reads a few pages on the next free connection, at once: a thread for it would cost more than the reading. Where the
@@ -418,18 +415,20 @@ pub(super) fn unattended(
 ) -> Result<Vec<Unattended>, rusqlite::Error> {
     let now = now(db)?;
     let since = now.saturating_sub(i64::try_from(idle.as_millis()).unwrap_or(i64::MAX));
-    let find = "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant
+    let find = format!(
+        "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant
                 LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
                 WHERE l.status = 'running' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL AND l.updated <= ?2
-                AND (h.until IS NULL OR h.until <= ?3)
+                AND NOT {IS_HELD}
                 UNION
                 SELECT t.name, l.name, l.id FROM pending p JOIN logs l ON l.id = p.log JOIN tenants t ON t.id = l.tenant
                 LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
                 WHERE p.taken IS NULL AND p.expires IS NOT NULL AND p.expires <= ?3 AND p.expires > l.updated
                 AND l.status = 'waiting' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL
-                AND (h.until IS NULL OR h.until <= ?3)
-                ORDER BY 3 LIMIT ?4";
-    let mut find = db.prepare_cached(find)?;
+                AND NOT {IS_HELD}
+                ORDER BY 3 LIMIT ?4"
+    );
+    let mut find = db.prepare_cached(&find)?;
     let found = find.query_map(params![number(after), since, now, limit], |row| {
         let (tenant, run) = (Tenant(row.get(0)?), LogId(row.get(1)?));
         Ok(Unattended { tenant, run, place: unsigned(row.get(2)?) })

@@ -8,8 +8,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::{Name, StoreError};
 
+use crate::backups::keys::create_private;
+use crate::sqlite::backup::{BACKUP, keys_of_backup};
+
 /// Says "Thru" at the place where SQLite files say whose they are.
-const APPLICATION: i32 = 0x5468_7275;
+pub(super) const APPLICATION: i32 = 0x5468_7275;
 
 /// The migrations, oldest first. A file's version is the number of those that were done.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
@@ -40,22 +43,15 @@ pub(crate) fn open(
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
-    let is_new = create && !path.exists();
+    // SQLite makes the files beside it with its permissions. It says why a file cannot be made when it opens it.
+    if create && !path.exists() {
+        drop(create_private(path));
+    }
     let mut db = plain(path, Access::Write).map_err(|error| cannot_open(error, path))?;
     check_owner(&db, path)?;
-    // The files that SQLite makes beside it take its permissions over.
-    if is_new {
-        make_private(path);
-    }
     patiently(patience, || write_ahead(&db)).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
-}
-
-/// A new file is for its owner's eyes only. Where that cannot be, it is as others are.
-pub(crate) fn make_private(path: &Path) {
-    #[cfg(unix)]
-    drop(std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)));
 }
 
 /// Makes the tables in a new file, for a backup of another database.
@@ -173,6 +169,13 @@ fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
                 FROM pragma_application_id";
     let found = db.query_row(find, [], |row| Ok((row.get(0)?, row.get(1)?)));
     let (tables, application): (i64, i32) = found.map_err(sqlite)?;
+    if application == BACKUP {
+        let (file, keys) = (path.display(), keys_of_backup(db).map_err(sqlite)?);
+        return Err(StoreError::invalid(format!(
+            "{file} is a backup, which opens only with its key file {keys}: make a store of both \
+             with `throughline restore {file} --to NEW.db`"
+        )));
+    }
     if tables > 0 && application != APPLICATION {
         let problem = format!(
             "{} is a database of another program: choose another file for the store",

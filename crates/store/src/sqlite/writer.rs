@@ -16,6 +16,7 @@ use crate::options::{Durability, Options};
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::Stop;
 use crate::sqlite::hot::{Hot, now};
+use crate::sqlite::reserve;
 use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::wait::Waiters;
 
@@ -433,6 +434,8 @@ impl Writer<'_> {
             let now = instant();
             self.unflushed = self.unflushed.map(|_| now);
             self.unsigned = self.unsigned.map(|_| now);
+        } else {
+            reserve::ensure(&self.path);
         }
     }
 

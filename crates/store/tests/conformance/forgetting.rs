@@ -221,6 +221,9 @@ pub(crate) async fn forgetting_reaches_backups(on: Database) {
     let (near, lost) = (harness.folder().file("near.db"), harness.folder().file("lost.db"));
     journal.backup(&near, &|_| {}).await.unwrap();
     journal.backup(&lost, &|_| {}).await.unwrap();
+    // Only the key files need to be reached.
+    std::fs::rename(&near, near.with_extension("moved")).unwrap();
+    let lost = throughline_store::key_file_of(&lost);
     std::fs::remove_file(&lost).unwrap();
     // What is younger than the backup is not looked for there.
     thread(&journal, "young", &["a"]).await;
@@ -228,8 +231,12 @@ pub(crate) async fn forgetting_reaches_backups(on: Database) {
     assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
     let outcome = journal.forget(&us(), &log("young"), None).await.unwrap();
     assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
+    let restored = harness.folder().file("restored.db");
+    let keys = throughline_store::key_file_of(&near);
+    let moved = near.with_extension("moved");
+    throughline_store::restore(&moved, Some(&keys), &restored, &harness.options()).await.unwrap();
     let options: Options = harness.options();
-    let backup = open(&format!("sqlite://{}", near.display()), &options).await.unwrap();
+    let backup = open(&format!("sqlite://{}", restored.display()), &options).await.unwrap();
     assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
     assert_eq!(proven(&backup).await.gone, 1);
     backup.close().await.unwrap();
@@ -250,22 +257,27 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
         outcome = journal.forget(&tenant, &thread, None) => panic!("it was finished: {outcome:?}"),
     }
     drop(reader);
-    let copy = rusqlite::Connection::open(&file).unwrap();
-    let salts = copy.query_row("SELECT count(*) FROM salts", [], |row| row.get::<_, i64>(0));
-    assert_eq!(salts.unwrap(), 1);
-    drop(copy);
+    let keys = throughline_store::key_file_of(&file);
+    let salts = || {
+        let text = std::fs::read_to_string(&keys).unwrap();
+        text.lines().filter(|line| line.starts_with("salt ")).count()
+    };
+    assert_eq!(salts(), 1);
     // The next who opens the store finishes it.
     let next = harness.open().await;
-    let url = format!("sqlite://{}", file.display());
+    assert_eq!(salts(), 0);
+    let restored = harness.folder().file("restored.db");
+    throughline_store::restore(&file, None, &restored, &harness.options()).await.unwrap();
+    let url = format!("sqlite://{}", restored.display());
     let backup = open(&url, &harness.options()).await.unwrap();
     assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
     assert_eq!(proven(&backup).await.gone, 1);
     backup.close().await.unwrap();
     // And then there is nothing left to do.
+    let finished = std::fs::read(&keys).unwrap();
     let again = harness.open().await;
-    let records = read(&again, "thread").await.len();
-    let backup = open(&url, &harness.options()).await.unwrap();
-    assert_eq!(read(&backup, "thread").await.len(), records);
+    assert_eq!(read(&again, "thread").await.len(), 2);
+    assert_eq!(std::fs::read(&keys).unwrap(), finished);
     proven(&next).await;
 }
 

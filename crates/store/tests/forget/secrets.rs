@@ -11,9 +11,11 @@ const WINDOW: usize = 16;
 pub(crate) struct Secrets {
     db: Connection,
     file: PathBuf,
-    /// Windows that are in the files now: salts and sealed bytes.
-    kept: HashSet<[u8; WINDOW]>,
-    /// Windows that never were: plain text and keys.
+    /// Windows of salts that are in the files now.
+    salts: HashSet<[u8; WINDOW]>,
+    /// Windows of sealed bytes that are in the files now.
+    sealed: HashSet<[u8; WINDOW]>,
+    /// Windows that must not be: plain text, keys, and salts as a key file spells them.
     never: HashSet<[u8; WINDOW]>,
 }
 
@@ -21,7 +23,8 @@ impl Secrets {
     /// Of a store in that file, as it is now.
     pub(crate) fn of(file: &Path) -> Self {
         let db = Connection::open(file).unwrap();
-        Self { db, file: file.to_owned(), kept: HashSet::new(), never: HashSet::new() }
+        let (salts, sealed, never) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { db, file: file.to_owned(), salts, sealed, never }
     }
 
     /// Something that was said.
@@ -52,20 +55,19 @@ impl Secrets {
         let rows = find.query_map(params![log], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
         });
-        let mut count = 0;
-        for row in rows.unwrap() {
-            let (epoch, salt, content) = row.unwrap();
+        let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+        drop(find);
+        assert!(!rows.is_empty(), "{log} has nothing");
+        for (epoch, salt, content) in rows {
             if epoch == 0 {
                 for purpose in ["commitment", "content"] {
                     let purpose = format!("throughline 2026 store {purpose}");
                     self.never.extend(windows(&blake3::derive_key(&purpose, &salt)));
                 }
             }
-            self.kept.extend(windows(&salt));
-            self.kept.extend(windows(&content));
-            count += 1;
+            self.add_salt(&salt);
+            self.sealed.extend(windows(&content));
         }
-        assert!(count > 0, "{log} has nothing");
     }
 
     /// The sealed bytes of a large content, and its key where the store has no master key.
@@ -85,7 +87,14 @@ impl Secrets {
         let find = "SELECT content FROM blobs WHERE hash = ?1";
         let sealed: Vec<u8> =
             self.db.query_row(find, [keyed("blob")], |row| row.get(0)).expect("the blob is known");
-        self.kept.extend(windows(&sealed));
+        self.sealed.extend(windows(&sealed));
+    }
+
+    /// A salt, as the database holds it and as a key file spells it.
+    fn add_salt(&mut self, salt: &[u8]) {
+        self.salts.extend(windows(salt));
+        let digits: String = salt.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.never.extend(windows(digits.as_bytes()));
     }
 
     /// All salts.
@@ -93,7 +102,7 @@ impl Secrets {
         let mut find = self.db.prepare("SELECT salt FROM salts").unwrap();
         let salts = find.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();
         for salt in salts {
-            self.kept.extend(windows(&salt.unwrap()));
+            self.salts.extend(windows(&salt.unwrap()));
         }
     }
 
@@ -102,38 +111,54 @@ impl Secrets {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)
             .iter()
-            .flat_map(|(_, bytes)| windows(bytes).filter(|window| self.kept.contains(window)))
+            .flat_map(|(_, bytes)| windows(bytes).filter(|window| self.is_kept(window)))
             .collect();
         // A value that is cut by the end of a page has windows that stand nowhere in one piece.
-        assert!(
-            found.len() * 100 >= self.kept.len() * 95,
-            "{} of {}",
-            found.len(),
-            self.kept.len()
-        );
+        let kept = self.salts.len() + self.sealed.len();
+        assert!(found.len() * 100 >= kept * 95, "{} of {kept}", found.len());
     }
 
-    /// None of it is in any file. Gives the number of windows, and of bytes that were searched.
+    fn is_kept(&self, window: &[u8; WINDOW]) -> bool {
+        self.salts.contains(window) || self.sealed.contains(window)
+    }
+
+    /// None of it is in any file, but for the sealed bytes in the backup and its copies: no key opens them any more. Gives
+    /// the number of windows, and of bytes that were searched.
     pub(crate) fn assert_in_no_file(&self, folder: &Path) -> (usize, usize) {
         let mut searched = 0;
+        // Most windows begin as none of them does, which is quicker to see than that they are none of them.
+        let mut beginnings = vec![false; 1 << 24];
+        for window in self.salts.iter().chain(&self.sealed).chain(&self.never) {
+            beginnings[beginning(window)] = true;
+        }
         for (name, bytes) in files(folder) {
             searched += bytes.len();
+            let is_backup = ["backup.db", "copy.db"].contains(&&*name);
             let mut found = 0;
             let mut first = None;
             for (place, window) in windows(&bytes).enumerate() {
-                if self.kept.contains(&window) || self.never.contains(&window) {
+                if !beginnings[beginning(&window)] {
+                    continue;
+                }
+                let is_sealed = !is_backup && self.sealed.contains(&window);
+                if is_sealed || self.salts.contains(&window) || self.never.contains(&window) {
                     found += 1;
                     first.get_or_insert(place);
                 }
             }
             assert_eq!(found, 0, "{found} windows are in {name}, the first at {first:?}");
         }
-        (self.kept.len() + self.never.len(), searched)
+        (self.salts.len() + self.sealed.len() + self.never.len(), searched)
     }
 }
 
 fn windows(bytes: &[u8]) -> impl Iterator<Item = [u8; WINDOW]> {
     bytes.windows(WINDOW).map(|window| window.try_into().unwrap())
+}
+
+/// The first three bytes, as a number.
+fn beginning(window: &[u8; WINDOW]) -> usize {
+    usize::from(window[0]) << 16 | usize::from(window[1]) << 8 | usize::from(window[2])
 }
 
 /// Every file of the folder.

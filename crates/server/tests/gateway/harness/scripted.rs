@@ -101,6 +101,14 @@ pub(crate) struct Said {
 pub(crate) struct Manner {
     pub(crate) cut: Cut,
     pub(crate) coding: Coding,
+    /// Whether a streaming request is answered with one JSON object.
+    pub(crate) ignores_stream: bool,
+}
+
+impl Manner {
+    pub(crate) fn new(cut: Cut, coding: Coding) -> Self {
+        Self { cut, coding, ignores_stream: false }
+    }
 }
 
 /// A provider that always says the same.
@@ -123,7 +131,7 @@ impl Scripted {
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let manner = Mutex::new(Manner { cut: Cut::At(Vec::new()), coding: Coding::Plain });
+        let manner = Mutex::new(Manner::new(Cut::At(Vec::new()), Coding::Plain));
         let scripted = Arc::new(Self { url, answers, manner, asked: Mutex::default() });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&scripted));
         let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
@@ -203,8 +211,8 @@ async fn answer(State(scripted): State<Arc<Scripted>>, request: Request<Body>) -
     let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let stream = asked["stream"] == true || path.ends_with("streamGenerateContent");
     scripted.asked.lock().unwrap().push((parts.headers, body));
-    let said = scripted.said(say, stream);
-    let Manner { cut, coding } = scripted.manner.lock().unwrap().clone();
+    let Manner { cut, coding, ignores_stream } = scripted.manner.lock().unwrap().clone();
+    let said = scripted.said(say, stream && !ignores_stream);
     let pieces = cut.pieces(&coding.of(&said.body));
     let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
     let mut response = Response::builder().header("content-type", &said.kind);

@@ -18,7 +18,7 @@ use throughline_core::{Boxed, Json, Name, Store, Wire};
 use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
 use throughline_server::{
     Admission, AgentApi, Claims, Directory, Gateway, Keyring, Level, Limits, Log, Operations,
-    Price, Prices, Reached, Replay, ReplayMode,
+    Price, Prices, Reached, Replay, ReplayMode, StorePolicy,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -149,6 +149,13 @@ impl Log for Lines {
 }
 
 impl Lines {
+    /// The lines of that event, each behind its level.
+    pub(crate) fn of(&self, event: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        let event = format!("\"event\":\"{event}\"");
+        lines.iter().filter(|line| line.contains(&event)).cloned().collect()
+    }
+
     /// The lines of calls, each behind its level.
     pub(crate) fn calls(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap();
@@ -238,6 +245,10 @@ pub(crate) struct Plan {
     pub(crate) own_wires: bool,
     /// The agent API and the console, where the test needs them.
     pub(crate) agents: Option<Arc<AgentApi>>,
+    /// What is done while the store fails.
+    pub(crate) policy: StorePolicy,
+    /// Who may ask, where it is not just the one of `admission`.
+    pub(crate) keyring: Option<Arc<dyn Keyring>>,
 }
 
 impl Default for Plan {
@@ -251,6 +262,8 @@ impl Default for Plan {
             relaxed: false,
             own_wires: false,
             agents: None,
+            policy: StorePolicy::default(),
+            keyring: None,
         }
     }
 }
@@ -292,6 +305,7 @@ impl House {
         let log = Arc::<Lines>::clone(&lines);
         let operations =
             Operations::new(Arc::clone(&store), Arc::new(OneDollar), log, plan.limits).unwrap();
+        let operations = operations.with_store_policy(plan.policy);
         let replay = Replay::new(store, Claims::new([7; 32]));
         let gateway = Gateway {
             replay: Arc::new(if plan.relaxed { replay.relaxed() } else { replay }),
@@ -303,7 +317,7 @@ impl House {
             catalog,
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),
-            keyring: Arc::new(Keys(plan.admission)),
+            keyring: plan.keyring.unwrap_or_else(|| Arc::new(Keys(plan.admission))),
             allow_open: false,
             hosts: Vec::new(),
             passthrough: throughline_server::Passthrough::default(),

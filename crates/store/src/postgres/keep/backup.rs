@@ -1,6 +1,5 @@
 //! Copies the whole database to an SQLite file, which opens as a store of its own.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::types::Value;
@@ -10,6 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::backend::Progress;
+use crate::backups::file::{NewBackup, Unpublished};
 use crate::postgres::Shared;
 use crate::postgres::read::{damaged, field, number};
 
@@ -48,32 +48,23 @@ type Page = (usize, Vec<Vec<Value>>);
 /// All tables as they are at one moment, while others read and write.
 pub(in crate::postgres) async fn backup(
     shared: &Shared,
-    to: PathBuf,
+    plan: NewBackup,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
-    if to.exists() {
-        return Err(crate::refusal::backup_exists(&to));
-    }
-    // A copy that is not whole does not have its name.
-    let mut unfinished = to.clone().into_os_string();
-    unfinished.push(".part");
-    let unfinished = PathBuf::from(unfinished);
+    let unpublished = Arc::new(Unpublished::new(plan)?);
     let (pages, received) = mpsc::channel(4);
-    let file = unfinished.clone();
-    let writing = tokio::task::spawn_blocking(move || write(&file, received));
+    let writing = Arc::clone(&unpublished);
+    let writing = tokio::task::spawn_blocking(move || write(&writing, received));
     let copied = copy(shared, &pages, progress).await;
     drop(pages);
     let written = writing.await.map_err(|error| StoreError::Database(Arc::new(error)));
     // Where writing failed, copying fails too, and for a lesser reason.
-    let end = written.and_then(|written| written).and(copied);
-    let end =
-        end.and_then(|()| std::fs::rename(&unfinished, &to).map_err(|error| failed(&to, &error)));
-    if end.is_err() {
-        // What is left of it is nobody's, and may not have been made at all.
-        drop(std::fs::remove_file(&unfinished));
-    }
+    written.and_then(|written| written).and(copied)?;
+    let unpublished = Arc::into_inner(unpublished).ok_or(StoreError::Closed)?;
+    let published = tokio::task::spawn_blocking(move || unpublished.publish()).await;
+    published.map_err(|_| StoreError::Closed)??;
     progress(1.0);
-    end
+    Ok(())
 }
 
 async fn copy(
@@ -94,7 +85,10 @@ async fn copy(
     }
     let mut done = 0_u64;
     for (place, (table, columns)) in TABLES.into_iter().enumerate() {
-        let statement = transaction.prepare(&format!("SELECT {columns} FROM {table}")).await;
+        // A key file is compared with the store in the order of its records.
+        let order = if table == "salts" { " ORDER BY record" } else { "" };
+        let select = format!("SELECT {columns} FROM {table}{order}");
+        let statement = transaction.prepare(&select).await;
         let portal = transaction.bind(&statement.map_err(error)?, &[]).await.map_err(error)?;
         loop {
             let rows = transaction.query_portal(&portal, PAGE).await.map_err(error)?;
@@ -134,43 +128,12 @@ fn values(row: &Row) -> Result<Vec<Value>, StoreError> {
     row.columns().iter().enumerate().map(value).collect()
 }
 
-/// Writes the pages to a new file, in one go: whoever is interrupted begins anew.
-fn write(to: &Path, mut pages: mpsc::Receiver<Page>) -> Result<(), StoreError> {
-    let error = |error: rusqlite::Error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full,
-        Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::ReadOnly) => {
-            StoreError::ReadOnly(to.display().to_string().into())
-        }
-        _ => StoreError::Database(Arc::new(error)),
-    };
-    match std::fs::remove_file(to) {
-        Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => {
-            return Err(failed(to, &problem));
-        }
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = crate::sqlite::create_for_backup(to)?;
-    // It is synced as a whole in the end, and worth nothing before.
-    file.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(error)?;
-    let transaction = file.transaction().map_err(error)?;
+/// Writes the pages to new files.
+fn write(unpublished: &Unpublished, mut pages: mpsc::Receiver<Page>) -> Result<(), StoreError> {
+    let mut writer = unpublished.writer()?;
     while let Some((place, rows)) = pages.blocking_recv() {
         let Some((table, columns)) = TABLES.get(place) else { continue };
-        let places = vec!["?"; columns.split(',').count()].join(", ");
-        let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
-        let mut statement = transaction.prepare(&sql).map_err(error)?;
-        for row in rows {
-            statement.execute(rusqlite::params_from_iter(row)).map_err(error)?;
-        }
+        writer.add(table, columns, rows)?;
     }
-    transaction.commit().map_err(error)?;
-    file.close().map_err(|(_, problem)| error(problem))?;
-    let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
-    synced.map_err(|problem| failed(to, &problem))
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> StoreError {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull => StoreError::Full,
-        _ => StoreError::invalid(format!("{} cannot be written: {error}", path.display())),
-    }
+    writer.finish()
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::backend::{ApiKeyRow, SaltRow};
+use crate::backups::file::NewBackup;
+use crate::backups::keys::Owner;
 use crate::manifest::Signer;
 
 #[tokio::test]
@@ -100,13 +102,21 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     let to = std::env::temp_dir().join(format!("throughline-{random:016x}.db"));
     let heard = std::sync::Mutex::new(Vec::new());
     let progress = |share: f64| heard.lock().unwrap().push(share);
-    node.backup(to.clone(), &progress).await.unwrap();
+    let keys = crate::key_file_of(&to);
+    let owner = Owner { backup: "1f".into(), store: "2f".into() };
+    let plan = NewBackup { file: to.clone(), keys: keys.clone(), owner };
+    node.backup(plan.clone(), &progress).await.unwrap();
     let heard = heard.into_inner().unwrap();
     assert!(heard.is_sorted() && heard.last() == Some(&1.0));
-    assert!(said(node.backup(to.clone(), &|_| {}).await).contains("choose another name"));
+    assert!(said(node.backup(plan, &|_| {}).await).contains("choose another name"));
     let file = rusqlite::Connection::open(&to).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!(count("SELECT count(*) FROM records JOIN salts ON salts.record = records.id"), 201);
+    assert_eq!(count("SELECT count(*) FROM records"), 201);
+    assert_eq!(count("SELECT count(*) FROM salts"), 0);
+    let text = std::fs::read_to_string(&keys).unwrap();
+    let records = text.lines().filter_map(|line| line.strip_prefix("salt ")?.split(' ').next());
+    let records: Vec<i64> = records.map(|record| record.parse().unwrap()).collect();
+    assert_eq!(records, (1..=201).collect::<Vec<_>>());
     assert_eq!(count("PRAGMA user_version"), 1);
     assert_eq!(count("SELECT count(*) FROM once"), 1);
     let link: Vec<u8> = file.query_row("SELECT link FROM segments", [], |row| row.get(0)).unwrap();
@@ -115,6 +125,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     assert_eq!(sound, "ok");
     drop(file);
     std::fs::remove_file(to).unwrap();
+    std::fs::remove_file(keys).unwrap();
 }
 
 #[tokio::test]

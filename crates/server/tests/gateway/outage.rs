@@ -1,0 +1,241 @@
+//! A store that fails: which requests pass, which are refused, and who is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::hold::{Held, Outage};
+use crate::house::{ANSWER, House, Plan, Provider, question, store, until, whole};
+use throughline_core::{Boxed, NodeId, Tenant};
+use throughline_server::{Admission, Allowance, Claims, Keyring, OnStoreFailure, StorePolicy};
+use throughline_testkit::Folder;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
+
+/// A gateway whose store can be taken away, and a provider that counts what it is asked.
+struct Stage {
+    house: House,
+    outage: Arc<Outage>,
+    asked: Arc<AtomicUsize>,
+    _folder: Folder,
+}
+
+/// Keys that are read from the store: `tl_one` and `tl_budget` are known.
+struct StoredKeys {
+    outage: Arc<Outage>,
+    is_open: bool,
+}
+
+impl Keyring for StoredKeys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+        Box::pin(async move {
+            self.outage.read()?;
+            let limits = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
+            let admission = |allowance| Admission::Key {
+                tenant: Tenant::from("acme"),
+                id: key.unwrap_or_default().into(),
+                models: Vec::new(),
+                allowance,
+            };
+            Ok(match key {
+                _ if self.is_open => Admission::Open,
+                Some("tl_one" | "tl_two") => admission(Allowance::default()),
+                Some("tl_budget") => admission(limits),
+                Some(_) | None => Admission::Refused,
+            })
+        })
+    }
+}
+
+impl Stage {
+    async fn open(policy: StorePolicy, is_open: bool) -> Self {
+        let folder = Folder::new("outage");
+        let journal = store(&folder).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let answer = whole("200 OK", "application/json", ANSWER);
+        let provider = Provider::doing(move |mut stream| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.clone();
+            async move {
+                stream.write_all(answer.as_bytes()).await.ok();
+                stream.shutdown().await.ok();
+            }
+        })
+        .await;
+        let outage = Arc::new(Outage::default());
+        let let_go = Arc::new(Semaphore::new(1000));
+        let held = Held { journal, let_go, outage: Arc::clone(&outage) };
+        let keyring = StoredKeys { outage: Arc::clone(&outage), is_open };
+        let plan = Plan { policy, keyring: Some(Arc::new(keyring)), ..Plan::default() };
+        let house = House::open_on(&provider, Arc::new(held), plan);
+        Self { house, outage, asked, _folder: folder }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    async fn ask(&self, key: &str, body: &str) -> crate::house::Said {
+        let house = &self.house;
+        let request = house.request("/v1/messages", "", body);
+        let mut stream = house.begun(&request.replace("tl_any", key)).await;
+        crate::house::heard(&mut stream).await
+    }
+
+    async fn ready(&self) -> (u16, String) {
+        let said = self.house.said("/readyz", "", "").await;
+        (said.status, said.body)
+    }
+
+    /// Waits until it is ready again: that is tried once a second.
+    async fn recovers(&self) {
+        while self.ready().await.0 != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// A conversation, of which the gateway looks for what its client may have lost.
+fn conversation(said: &str) -> String {
+    format!(
+        r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#
+    )
+}
+
+fn hello() -> String {
+    question("claude-sonnet-4-5", false)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn store_outage_passes_what_needs_no_stored_state() {
+    let stage = Stage::open(StorePolicy::default(), true).await;
+    let before = stage.ask("tl_any", &hello()).await;
+    assert_eq!((before.status, stage.ready().await.0), (200, 200), "{before:?}");
+    assert!(!before.head.contains("x-throughline-restore"), "{}", before.head);
+
+    stage.outage.set(true, true);
+    let said = stage.ask("tl_any", &conversation("Hi")).await;
+    assert_eq!(said.status, 200, "{said:?}");
+    assert!(said.body.contains("Hello"), "{}", said.body);
+    assert!(said.head.contains("x-throughline-restore: skipped"), "{}", said.head);
+    assert!(said.head.contains("x-throughline-audit: degrade"), "{}", said.head);
+    assert_eq!(stage.asked(), 2);
+    until(|| stage.house.lines.calls().len() >= 2).await;
+    assert_eq!(stage.house.metric("throughline_capture_failures_total").await, "1");
+    let lost = stage.house.lines.calls().pop().unwrap();
+    assert!(lost.contains(r#""capture":"lost""#) && !lost.contains("nothing was lost"), "{lost}");
+    let told = stage.house.lines.of("store");
+    let read = told.iter().find(|line| line.contains("read failed")).unwrap();
+    assert!(read.starts_with("warn ") && read.contains("connection refused"), "{read}");
+    let write = told.iter().find(|line| line.contains("write failed")).unwrap();
+    assert!(write.starts_with("warn ") && write.contains("the store is full"), "{write}");
+
+    // What carries a handle of the gateway needs the store, and so do stories and stored responses.
+    let claims = Claims::new([7; 32]);
+    let claim = claims.claim(&Tenant::from("default"), &NodeId::from("node"));
+    let claimed = conversation(&claim);
+    let response = claims.response_id(&Tenant::from("default"), &NodeId::from("node"));
+    let resumed =
+        format!(r#"{{"model":"gpt-5","input":"Hi","previous_response_id":"{response}"}}"#);
+    for (path, body) in [
+        ("/v1/messages", claimed.as_str()),
+        ("/v1/responses", &resumed),
+        ("/v1/throughline/calls/some-call", ""),
+    ] {
+        let said = stage.house.said(path, "", body).await;
+        assert_eq!(said.status, 503, "{path}: {said:?}");
+        assert!(said.head.contains("retry-after: 5"), "{path}: {}", said.head);
+    }
+    assert_eq!(stage.asked(), 2, "a request that needs the store was forwarded");
+    let told = stage.house.lines.calls();
+    let refused = told.iter().find(|line| line.contains(r#""status":503"#)).unwrap();
+    assert!(refused.starts_with("warn ") && refused.contains("connection refused"), "{refused}");
+    let (status, reason) = stage.ready().await;
+    assert_eq!(status, 503, "{reason}");
+    assert!(reason.contains("the store does not answer"), "{reason}");
+    assert_eq!(stage.house.said("/healthz", "", "").await.status, 200);
+
+    stage.outage.set(false, false);
+    stage.recovers().await;
+    let after = stage.ask("tl_any", &conversation("Hi")).await;
+    assert!(!after.head.contains("x-throughline-restore"), "{}", after.head);
+    let story = format!("/v1/throughline/calls/{}", after.call);
+    assert_eq!(stage.house.said(&story, "", "").await.status, 200, "it is kept again");
+    stage.house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
+    let stage = Stage::open(StorePolicy::default(), true).await;
+    stage.outage.set(false, true);
+    assert_eq!(stage.ready().await.0, 200, "no write has failed yet");
+    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    let (status, reason) = stage.ready().await;
+    assert_eq!(status, 503);
+    assert!(reason.contains("the store is full"), "{reason}");
+    assert_eq!(stage.ready().await.0, 503, "it is still full");
+    stage.outage.set(false, false);
+    stage.recovers().await;
+    let told = stage.house.lines.of("store");
+    assert!(told.iter().any(|line| line.contains("write works again")), "{told:?}");
+    stage.house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refuse_policy_refuses_while_the_store_fails() {
+    let policy = StorePolicy { on_failure: OnStoreFailure::Refuse, ..StorePolicy::default() };
+    let stage = Stage::open(policy, true).await;
+    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    stage.outage.set(true, true);
+    let said = stage.ask("tl_any", &hello()).await;
+    assert_eq!((said.status, stage.asked()), (503, 1), "{said:?}");
+    assert!(said.head.contains("retry-after: 5"), "{}", said.head);
+    let told = stage.house.lines.of("refused");
+    assert!(told.iter().all(|line| line.starts_with("warn ")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("connection refused")), "{told:?}");
+
+    // An answer that could not be kept is the last one, until writes succeed again.
+    stage.outage.set(false, true);
+    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    let said = stage.ask("tl_any", &hello()).await;
+    assert_eq!((said.status, stage.asked()), (503, 2), "{said:?}");
+    assert!(said.body.contains("the store is full"), "{}", said.body);
+    stage.outage.set(false, false);
+    stage.recovers().await;
+    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    stage.house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remembered_keys_pass_an_outage_and_others_do_not() {
+    let grace = Duration::from_secs(3);
+    let policy = StorePolicy { key_grace: grace, ..StorePolicy::default() };
+    let stage = Stage::open(policy, false).await;
+    for key in ["tl_one", "tl_budget"] {
+        assert_eq!(stage.ask(key, &hello()).await.status, 200, "{key}");
+    }
+    assert_eq!(stage.ask("tl_other", &hello()).await.status, 401);
+    let confirmed = std::time::Instant::now();
+    stage.outage.set(true, true);
+    let asked = stage.asked();
+    // The key that was never shown, the one with a budget, and the one that is none.
+    for key in ["tl_two", "tl_budget", "tl_other"] {
+        let said = stage.ask(key, &hello()).await;
+        assert_eq!(said.status, 503, "{key}: {said:?}");
+        assert!(said.head.contains("retry-after: 5"), "{key}: {}", said.head);
+    }
+    assert_eq!(stage.asked(), asked, "an unchecked request was forwarded");
+    let said = stage.ask("tl_one", &hello()).await;
+    assert!(said.status == 200 || confirmed.elapsed() > grace, "{said:?}");
+    while stage.ask("tl_one", &hello()).await.status == 200 {
+        assert!(confirmed.elapsed() < grace * 4, "a remembered key does not expire");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stage.outage.set(false, false);
+    stage.recovers().await;
+    for key in ["tl_one", "tl_two", "tl_budget"] {
+        assert_eq!(stage.ask(key, &hello()).await.status, 200, "{key}");
+    }
+    stage.house.close().await;
+}

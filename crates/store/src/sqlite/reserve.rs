@@ -1,0 +1,70 @@
+//! A reserve beside the database file: space that is given back when the disk is full, so that forgetting still works.
+//!
+//! It is as large as the database, between [`LEAST`] and [`MOST`]. It holds random bytes, which no file system compresses.
+
+use std::fs::OpenOptions;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use throughline_core::StoreError;
+
+use crate::backups::keys::{beside, create_private};
+use crate::cipher;
+use crate::sqlite::schema::{Access, connect, wait_for};
+
+const LEAST: u64 = 128 << 10;
+const MOST: u64 = 1 << 20;
+
+fn file(database: &Path) -> PathBuf {
+    beside(database, "-reserve")
+}
+
+/// Makes the reserve, or makes it as large as it should be. On a full disk it stays as large as there is room for.
+pub(super) fn ensure(database: &Path) {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let path = file(database);
+    let wanted = length(database).next_power_of_two().clamp(LEAST, MOST);
+    if length(&path) >= wanted {
+        return;
+    }
+    // Without it the store works, too.
+    drop(fill(&path, wanted));
+}
+
+fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
+    const STEP: usize = 64 << 10;
+    let failed = |error: std::io::Error| crate::backups::keys::failed(path, &error);
+    let file = create_private(path).or_else(|_| OpenOptions::new().write(true).open(path));
+    let mut file = file.map_err(failed)?;
+    let mut length = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    let seed = cipher::random::<32>()?;
+    let mut random = blake3::Hasher::new_keyed(&seed).finalize_xof();
+    let mut bytes = vec![0; STEP];
+    while length < wanted {
+        random.fill(&mut bytes);
+        file.write_all(&bytes).map_err(failed)?;
+        length += STEP as u64;
+    }
+    Ok(())
+}
+
+/// Gives the reserve back; whether there was one.
+pub(super) fn release(database: &Path) -> bool {
+    std::fs::remove_file(file(database)).is_ok()
+}
+
+/// Gives the reserve back, and lets the WAL begin anew, so that its file has room for what comes next.
+pub(super) async fn make_room(database: &Path) -> Result<(), StoreError> {
+    let database = database.to_owned();
+    let making = tokio::task::spawn_blocking(move || {
+        release(&database);
+        wait_for(Duration::from_millis(100));
+        // A reader may hold the WAL back, and the file may have no room to grow: then the reserve must do.
+        let restart = "PRAGMA wal_checkpoint(RESTART)";
+        if let Ok(db) = connect(&database, Access::Write) {
+            drop(db.query_row(restart, [], |_| Ok(())));
+        }
+    });
+    making.await.map_err(|_| StoreError::Closed)
+}
