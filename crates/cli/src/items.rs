@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Items) -> Result<(), Failure> {
         None if options.no_redaction => RedactionPolicy::nothing(),
         None => config::redaction(options.at.config.as_deref())?,
     };
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let log = LogId::from(options.thread.as_str());
         let head = opened.log(&log)?;
         let limit = options.limit.saturating_add(1);

@@ -85,6 +85,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let lines = Arc::new(Lines::new(level(log)));
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let told = Arc::<Lines>::clone(&lines);
+    let keyring_log = Arc::<Lines>::clone(&lines);
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
     let operations = operations.context("the gateway cannot be started")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
@@ -124,7 +125,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         catalog,
         mode: mode(config.gateway.replay),
         prefix: config.gateway.prefix,
-        keyring: Arc::new(StoreKeys::new(journal.clone())),
+        keyring: Arc::new(StoreKeys::new(journal.clone(), keyring_log)),
         allow_open,
         hosts: hosts.clone(),
         passthrough,

@@ -37,7 +37,7 @@ impl Archive for Journal {
                 Some(tenant) => self.verify_tenant(tenant).await?,
                 None => self.verify(None, &|_| {}).await?,
             };
-            let Proof { records, gone, segments, manifests, broken } = proof;
+            let Proof { records, gone, segments, manifests, broken, .. } = proof;
             let broken = broken.map(|Broken { place, problem }| Fault { place, problem });
             Ok(Proven { records, gone, segments, manifests, broken })
         })

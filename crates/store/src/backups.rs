@@ -181,6 +181,7 @@ impl Journal {
             if !first.iter().all(|(_, manifest)| manifest.is_signed_by(&self.signer.store())) {
                 return Err(StoreError::invalid("it is a backup of another store"));
             }
+            backup.protect(self.keys.backup_protection()).await?;
             // It may know other epochs of the master key; that something was destroyed is no secret.
             let keys = self.keys.without_master();
             for (_, note) in notes {

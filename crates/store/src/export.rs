@@ -22,10 +22,12 @@ use throughline_core::{
     json,
 };
 
+use crate::api_keys::KEYS_LOG;
 use crate::backend::{Progress, Row, Span};
 use crate::journal::Journal;
 use crate::listing::Page;
 use crate::manifest::{Manifest, Statement, hex};
+use crate::row_mac::RowState;
 
 /// What the first line says.
 pub(crate) const FORMAT: &str = "throughline-export";
@@ -122,6 +124,12 @@ impl Journal {
         covers: Option<[u8; 32]>,
     ) -> Result<Manifest, StoreError> {
         let heads = self.backend.heads().await?;
+        // Whoever imports an export has no rows to compare.
+        let rows = match covers {
+            Some(_) => Vec::new(),
+            None => self.backend.row_states().await?,
+        };
+        let is_own = |row: &RowState| row.segment.as_ref().is_none_or(|(of, _)| of == tenant);
         Ok(self.signer.sign(Statement {
             store: String::new(),
             writer: "export".into(),
@@ -130,6 +138,7 @@ impl Journal {
             previous: [0; 32],
             covers,
             heads: heads.into_iter().filter(|head| head.tenant == *tenant).collect(),
+            rows: rows.into_iter().filter(is_own).collect(),
         }))
     }
 
@@ -158,7 +167,8 @@ impl Journal {
 
     async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>, StoreError> {
         let mut runs = self.runs(tenant, None, everything()).await?;
-        runs.retain(|run| run.of.is_none());
+        // Keys stay in their store, and so do the records about them.
+        runs.retain(|run| run.of.is_none() && *run.log.0 != *KEYS_LOG);
         runs.sort_by_key(|head| head.created);
         Ok(runs)
     }
