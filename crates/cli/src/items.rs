@@ -19,7 +19,7 @@ pub(crate) fn run(options: &Items) -> Result<(), Failure> {
         None if options.no_redaction => RedactionPolicy::nothing(),
         None => RedactionPolicy::default(),
     };
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let log = LogId::from(options.thread.as_str());
         let head = opened.log(&log)?;
         let limit = options.limit.saturating_add(1);

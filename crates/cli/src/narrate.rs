@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Narrate) -> Result<(), Failure> {
         None if options.no_redaction => RedactionPolicy::nothing(),
         None => config::redaction(options.at.config.as_deref())?,
     };
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let run = LogId::from(options.run.as_str());
         let head = opened.log(&run)?;
         if head.kind != LogKind::Run {

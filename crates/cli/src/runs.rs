@@ -10,7 +10,7 @@ use crate::store::{self, Missing};
 use crate::text::{self, plain};
 
 pub(crate) fn run(options: &Runs) -> Result<(), Failure> {
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let thread = options.thread.as_deref().map(LogId::from);
         if let Some(thread) = &thread {
             opened.thread(thread)?;

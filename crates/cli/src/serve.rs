@@ -80,6 +80,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let lines = Arc::new(Lines::new(level(log)));
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let told = Arc::<Lines>::clone(&lines);
+    let keyring_log = Arc::<Lines>::clone(&lines);
     let operations = Operations::new(Arc::new(journal.clone()), prices, told, limits);
     let mut operations = operations.context("the gateway cannot be started")?;
     let traced = Traced::of(&config.tracing, journal)?;
@@ -111,7 +112,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         catalog,
         mode: mode(config.gateway.replay),
         prefix: config.gateway.prefix,
-        keyring: Arc::new(StoreKeys::new(journal.clone())),
+        keyring: Arc::new(StoreKeys::new(journal.clone(), keyring_log)),
         allow_open,
         body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
         depth_limit: config.gateway.depth_limit,

@@ -10,7 +10,7 @@ use crate::store::{self, Missing};
 use crate::text::{self, plain, push_line, stored_size};
 
 pub(crate) fn run(options: &Stats) -> Result<(), Failure> {
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let counted = opened.run(opened.journal.stats())?;
         let (url, key) = (opened.journal.url(), opened.journal.public_key());
         text::answer(

@@ -30,6 +30,8 @@ pub(crate) enum Missing {
     Fails,
     /// One is made.
     IsMade,
+    /// That is an error, and nothing is written: the store may be a read-only copy.
+    FailsReadOnly,
 }
 
 /// A store that is open.
@@ -180,6 +182,7 @@ pub(crate) fn how_to_open(at: &At, missing: Missing) -> Result<(String, Options)
         master_key: master_key(at, master_key_env.as_deref())?,
         retired_keys: retired_keys.collect::<Result<_, _>>()?,
         create: missing == Missing::IsMade,
+        read_only: missing == Missing::FailsReadOnly,
         ..Options::default()
     };
     Ok((url, options))
@@ -192,8 +195,8 @@ pub(crate) fn not_opened(error: StoreError, url: &str) -> Failure {
         StoreError::NotFound { .. } => Failure::NoStore(format!(
             "there is no store at {shown} yet: `throughline run` or `throughline serve` makes one; or say with --store where it is"
         )),
-        StoreError::Corrupt(_) => Failure::BadData(format!(
-            "{shown} is not a store, or is damaged: name another with --store, or restore a backup of it"
+        StoreError::Corrupt(problem) => Failure::BadData(format!(
+            "{shown} is not a store, or is damaged ({problem}): name another with --store, or restore a backup of it"
         )),
         StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
         StoreError::KeyMissing => Failure::NoStore(format!(

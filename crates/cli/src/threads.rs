@@ -11,7 +11,7 @@ use crate::store::{self, Missing};
 use crate::text::{self, plain};
 
 pub(crate) fn run(options: &Threads) -> Result<(), Failure> {
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let page = listing::page(&options.paging);
         if let Some(after) = &page.after {
             opened.thread(after)?;

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use tempfile::NamedTempFile;
 use throughline_core::{Json, StoreError, json};
-use throughline_store::{Broken, Manifest, Proof, parse_manifest, verify_export};
+use throughline_store::{Broken, Manifest, Proof, Warning, parse_manifest, verify_export};
 
 use crate::export::{folder_of, real_file};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode, Failure> {
         return export(file, &options.printing);
     }
     let witness = options.manifest.as_deref().map(manifest).transpose()?;
-    store::with(&options.at, Missing::Fails, |opened| {
+    store::with(&options.at, Missing::FailsReadOnly, |opened| {
         let progress = Progress::of("verifying", &options.printing);
         let share = |done| progress.share(done);
         let proof = opened.run(opened.journal.verify(witness.as_ref(), &share))?;
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode, Failure> {
             save_manifest(opened, file)?;
             saved = Some(file);
         }
-        let verdict = Verdict::of_store(opened, &proof);
+        let verdict = Verdict::of_store(opened, &proof, witness.is_some());
         verdict.tell(&options.printing, saved)
     })
 }
@@ -49,10 +49,15 @@ struct Verdict {
     /// Segments of chains and manifests, of a store.
     chains: Option<(u64, u64)>,
     broken: Option<Broken>,
+    /// The tables that are proven, of a store.
+    tables: Vec<&'static str>,
+    warnings: Vec<Warning>,
+    /// Whether the store was compared with a manifest from elsewhere.
+    has_witness: bool,
 }
 
 impl Verdict {
-    fn of_store(opened: &Opened, proof: &Proof) -> Self {
+    fn of_store(opened: &Opened, proof: &Proof, has_witness: bool) -> Self {
         Self {
             subject: opened.journal.url().to_owned(),
             store: Some(opened.journal.public_key()),
@@ -60,6 +65,9 @@ impl Verdict {
             without_content: proof.gone,
             chains: Some((proof.segments, proof.manifests)),
             broken: proof.broken.clone(),
+            tables: proof.tables.clone(),
+            warnings: proof.warnings.clone(),
+            has_witness,
         }
     }
 
@@ -74,6 +82,7 @@ impl Verdict {
             |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
         let subject = plain(&self.subject);
         let mut out = String::new();
+        let width = text::width(std::io::stdout()) - 2;
         let Some(broken) = &self.broken else {
             push_line(&mut out, &format!("{} {subject} is intact", text::mark(true)));
             let mut proven = number(self.records, "record");
@@ -91,9 +100,16 @@ impl Verdict {
                 };
                 push_line(&mut out, &format!("  {some} without content: {why}"));
             }
+            if !self.tables.is_empty() {
+                let tables = format!("proven tables: {}", self.tables.join(", "));
+                for line in text::wrapped(&tables, width) {
+                    push_line(&mut out, &format!("  {line}"));
+                }
+            }
             if let Some(store) = &self.store {
                 push_line(&mut out, &format!("  {}", format!("signed by {store}").dimmed()));
             }
+            self.push_warnings(&mut out, width);
             if let Some(file) = saved {
                 let file = plain(&file.display().to_string());
                 push_line(&mut out, &format!("  manifest written to {file}: keep it elsewhere"));
@@ -104,7 +120,7 @@ impl Verdict {
             &mut out,
             &format!("{} {subject} is {}", text::mark(false), "broken".red().bold()),
         );
-        for line in text::wrapped(&plain(&broken.to_string()), text::width(std::io::stdout()) - 2) {
+        for line in text::wrapped(&plain(&broken.to_string()), width) {
             push_line(&mut out, &format!("  {line}"));
         }
         if self.chains.is_some() && self.records > 0 {
@@ -116,6 +132,22 @@ impl Verdict {
             &format!("  {}", "restore a backup, or the file from where it came".dimmed()),
         );
         out
+    }
+
+    /// What limits the proof.
+    fn push_warnings(&self, out: &mut String, width: usize) {
+        for warning in &self.warnings {
+            for line in text::wrapped(&format!("warning: {warning}"), width) {
+                push_line(out, &format!("  {}", line.yellow()));
+            }
+        }
+        if self.chains.is_some() && !self.has_witness {
+            let note = "a store that was put back to an earlier state as a whole is only noticed with a \
+                        manifest that was kept elsewhere: --manifest FILE";
+            for line in text::wrapped(note, width) {
+                push_line(out, &format!("  {}", line.dimmed()));
+            }
+        }
     }
 
     fn json(&self) -> Json {
@@ -132,6 +164,18 @@ impl Verdict {
             o.number("without_content", self.without_content);
             if let Some((segments, manifests)) = self.chains {
                 o.number("segments", segments).number("manifests", manifests);
+                o.array("tables", |list| {
+                    for table in &self.tables {
+                        list.string(table);
+                    }
+                });
+                o.array("warnings", |list| {
+                    for warning in &self.warnings {
+                        list.object(|o| {
+                            o.string("code", warning.code()).string("text", &warning.to_string());
+                        });
+                    }
+                });
             }
         })
     }
@@ -154,6 +198,9 @@ fn export(file: &Path, printing: &Printing) -> Result<ExitCode, Failure> {
         without_content,
         chains: None,
         broken,
+        tables: Vec::new(),
+        warnings: Vec::new(),
+        has_witness: false,
     };
     let verdict = match proven {
         Ok(seen) => verdict(Some(seen.store), seen.records, seen.without_content, None),

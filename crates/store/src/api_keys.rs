@@ -1,17 +1,31 @@
 //! API keys of tenants. A key is shown once, when it is made; only a keyed hash of it is kept.
+//!
+//! The row of a key has a MAC, which is checked whenever the key is used. Creations and revocations are also records of a
+//! log of the tenant. A row that was changed or moved to another tenant is refused, and so is a key whose revocation
+//! was taken back in the table alone.
 
 use jiff::Timestamp;
-use throughline_core::{Json, Name, Node, StoreError, Tenant, Tree, fits, json};
+use throughline_core::{
+    Append, Batch, Json, LogId, LogKind, LogOpening, Name, NewRecord, Node, StoreError, Tenant,
+    Tree, fits, json,
+};
 
-use crate::backend::ApiKeyRow;
+use crate::backend::{ApiKeyRow, Guard, KeyChange};
 use crate::cipher;
-use crate::journal::Journal;
+use crate::journal::{Journal, seal};
 use crate::manifest::hex;
 use crate::refusal::check_name;
 
 #[cfg(test)]
 #[path = "api_keys_tests.rs"]
 mod api_keys_tests;
+
+/// The log of a tenant that says which keys were made and revoked. It is a run of no thread, and has no status: lists of
+/// runs leave it out.
+pub(crate) const KEYS_LOG: &str = "throughline-api-keys";
+
+/// The kind of its records.
+const KEY_RECORD: &str = "api-key";
 
 /// What begins every key.
 const PREFIX: &str = "tl_";
@@ -45,6 +59,24 @@ pub struct ApiKey {
     pub created: Timestamp,
     /// When it was revoked.
     pub revoked: Option<Timestamp>,
+}
+
+/// What the store knows about a key that was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyCheck {
+    /// It is valid.
+    Valid(ApiKey),
+    /// There is no such key, or it was revoked.
+    Unknown,
+    /// Its row is not as it was written, so it is refused.
+    Tampered {
+        /// The tenant that the row names.
+        tenant: Tenant,
+        /// The key's id.
+        id: Name,
+        /// What is wrong, as the end of a sentence.
+        problem: &'static str,
+    },
 }
 
 /// What a key may ask for, and how much of it. What is not limited is allowed.
@@ -126,16 +158,36 @@ impl Journal {
         let hash = self.keys.api_key_hash(&secret);
         let (tenant, label) = (tenant.clone(), Name::from(label));
         let limits = Name::from(limits.json().as_str());
-        let (id_kept, created, revoked) = (id.clone(), 0, None);
-        let row = ApiKeyRow { tenant, id: id_kept, label, limits, hash, created, revoked };
-        self.backend.add_key(row).await?;
+        let (created, revoked, mac) = (0, None, None);
+        let mut row =
+            ApiKeyRow { tenant, id: id.clone(), label, limits, hash, created, revoked, mac };
+        row.mac = Some(self.keys.api_key_mac().mac(&row));
+        let tenant = row.tenant.clone();
+        self.change_key(&tenant, key_record("created", &row), None, KeyChange::Add(row)).await?;
         Ok(NewApiKey { id, secret })
     }
 
-    /// The key that this is, unless it was revoked.
+    /// The key that this is, unless it was revoked or its row was changed.
     pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>, StoreError> {
-        let found = self.backend.key(self.keys.api_key_hash(secret)).await?;
-        found.map(ApiKey::of).transpose()
+        match self.check_api_key(secret).await? {
+            KeyCheck::Valid(key) => Ok(Some(key)),
+            KeyCheck::Unknown | KeyCheck::Tampered { .. } => Ok(None),
+        }
+    }
+
+    /// The key that this is, or why it is refused.
+    pub async fn check_api_key(&self, secret: &str) -> Result<KeyCheck, StoreError> {
+        let hash = self.keys.api_key_hash(secret);
+        let found = self.backend.key(hash, self.keys.revocation(&hash)).await?;
+        let Some((row, is_revoked)) = found else { return Ok(KeyCheck::Unknown) };
+        let problem = if row.mac != Some(self.keys.api_key_mac().mac(&row)) {
+            "has a row whose MAC does not hold"
+        } else if is_revoked {
+            "was revoked, and its row does not say so"
+        } else {
+            return Ok(KeyCheck::Valid(ApiKey::of(row)?));
+        };
+        Ok(KeyCheck::Tampered { tenant: row.tenant, id: row.id, problem })
     }
 
     /// The tenant's keys.
@@ -156,8 +208,68 @@ impl Journal {
 
     /// Revokes a key; whether there was one.
     pub async fn revoke_api_key(&self, tenant: &Tenant, id: &str) -> Result<bool, StoreError> {
-        self.backend.revoke_key(tenant, id).await
+        let keys = self.backend.keys(tenant).await?.into_iter();
+        let Some(row) = keys.into_iter().find(|row| *row.id == *id && row.revoked.is_none()) else {
+            return Ok(false);
+        };
+        let at = self.backend.now().await?;
+        let row = ApiKeyRow { revoked: Some(at), ..row };
+        let mac = self.keys.api_key_mac().mac(&row);
+        let change = KeyChange::Revoke { id: row.id.clone(), at, mac };
+        let about = Some(self.keys.revocation(&row.hash));
+        match self.change_key(tenant, key_record("revoked", &row), about, change).await {
+            Ok(()) => Ok(true),
+            // Another process revoked it meanwhile.
+            Err(StoreError::NotFound { what: "API key", .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
+
+    /// Changes the row of a key, and writes the record of it, in one commit.
+    async fn change_key(
+        &self,
+        tenant: &Tenant,
+        record: NewRecord,
+        about: Option<i64>,
+        change: KeyChange,
+    ) -> Result<(), StoreError> {
+        let log = LogId::from(KEYS_LOG);
+        let is_there = self.backend.log(tenant, &log).await?.is_some();
+        let mut append = Append::to(log).record(record);
+        if !is_there {
+            let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
+            append = append.opening(opening);
+        }
+        let _sealing = self.keys.sealing().await;
+        let seal_as = |append: Append| -> Result<_, StoreError> {
+            let mut sealed = seal(&self.keys, Batch::of(tenant.clone()).append(append))?;
+            for append in &mut sealed.appends {
+                append.guard = Guard::Operator;
+                for record in &mut append.records {
+                    record.about = about;
+                }
+            }
+            sealed.keys = vec![change.clone()];
+            Ok(sealed)
+        };
+        match self.backend.commit(seal_as(append.clone())?).await {
+            // Another process opened the log meanwhile.
+            Err(StoreError::Conflict { .. }) if !is_there => {
+                append.opening = None;
+                self.backend.commit(seal_as(append)?).await.map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+}
+
+/// What the journal says about a key.
+fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
+    let content = json::object(|o| {
+        o.string("event", event).string("id", &row.id).string("label", &row.label);
+        o.string("limits", &row.limits);
+    });
+    NewRecord::new(KEY_RECORD, content.bytes().clone())
 }
 
 impl ApiKey {

@@ -32,7 +32,7 @@ impl Archive for Journal {
 
     fn prove(&self) -> Boxed<'_, Proven> {
         Box::pin(async move {
-            let Proof { records, gone, segments, manifests, broken } =
+            let Proof { records, gone, segments, manifests, broken, .. } =
                 self.verify(None, &|_| {}).await?;
             let broken = broken.map(|Broken { place, problem }| Fault { place, problem });
             Ok(Proven { records, gone, segments, manifests, broken })

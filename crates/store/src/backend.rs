@@ -14,12 +14,19 @@ use throughline_core::{
 };
 
 use crate::chain::{Head, Header, Link};
+use crate::keys::ApiKeyMac;
 use crate::manifest::{Manifest, Signer};
+use crate::row_mac::{Field, RowKey, RowState};
+use crate::verify::RowsRead;
 
 /// A database.
 pub(crate) trait Backend: Send + Sync {
     /// Keeps all of the batch or nothing, and answers when it is durable.
     fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt>;
+
+    /// Gives the backend the key of row MACs. A store of schema version 1 is brought to version 2, and all its rows are
+    /// counted, in one transaction.
+    fn protect(&self, protection: Protection) -> Boxed<'_, ()>;
 
     /// From now on its writer signs a manifest of the heads that moved, at least every second while it writes, and when it
     /// closes.
@@ -100,6 +107,15 @@ pub(crate) trait Backend: Send + Sync {
     /// Where every segment of every chain ends.
     fn heads(&self) -> Boxed<'_, Vec<Head>>;
 
+    /// The MACs of all index rows added up, and the sums that the store has of them, as of one moment.
+    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead>;
+
+    /// Where the sums of index rows stand, for a manifest.
+    fn row_states(&self) -> Boxed<'_, Vec<RowState>>;
+
+    /// The database's time, in milliseconds.
+    fn now(&self) -> Boxed<'_, i64>;
+
     /// The signed manifests after that one, in the order in which they were written.
     fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>>;
 
@@ -134,23 +150,25 @@ pub(crate) trait Backend: Send + Sync {
     /// The small values of the store's own whose names begin like that.
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>>;
 
-    /// Adds an API key.
-    fn add_key(&self, key: ApiKeyRow) -> Boxed<'_, ()>;
-
-    /// The API key with that keyed hash, unless it was revoked.
-    fn key(&self, hash: Digest) -> Boxed<'_, Option<ApiKeyRow>>;
+    /// The API key with that keyed hash, unless its row is revoked; and whether the journal has a record about
+    /// `revocation` all the same.
+    fn key(&self, hash: Digest, revocation: i64) -> Boxed<'_, Option<(ApiKeyRow, bool)>>;
 
     /// All API keys of the tenant.
     fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>>;
-
-    /// Revokes an API key; whether there was one.
-    fn revoke_key<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Boxed<'a, bool>;
 
     /// Sees to it that no file of the database holds what was deleted.
     fn scrub(&self) -> Boxed<'_, ()>;
 
     /// Copies everything to an SQLite file, while others read and write. `progress` hears the share that is done.
     fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()>;
+
+    /// The version of its schema.
+    fn version(&self) -> Boxed<'_, u32>;
+
+    /// Whether what is read stays as it is, or is read in snapshots. A file that is only read has no snapshots, so somebody
+    /// may have begun to write to it.
+    fn is_stable(&self) -> bool;
 
     /// Whether the database's own structure is sound; each problem as a sentence.
     fn check(&self) -> Boxed<'_, Vec<String>>;
@@ -174,6 +192,28 @@ pub(crate) struct SealedBatch {
     pub(crate) takes: Vec<Name>,
     /// Contents that are destroyed with it, after everything else.
     pub(crate) erases: Vec<Erase>,
+    /// API keys that are added or revoked with it.
+    pub(crate) keys: Vec<KeyChange>,
+}
+
+/// What becomes of an API key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyChange {
+    /// It is added. The database says when.
+    Add(ApiKeyRow),
+    /// It is revoked; one that was revoked meanwhile is a conflict.
+    Revoke { id: Name, at: i64, mac: Digest },
+}
+
+/// What a backend needs to keep the MACs of index rows.
+#[derive(Clone)]
+pub(crate) struct Protection {
+    pub(crate) key: RowKey,
+    pub(crate) api_keys: ApiKeyMac,
+    /// Whether the store's secret says that its rows were counted before.
+    pub(crate) is_marked: bool,
+    /// The store's secret with that mark, which is kept with the first count; nothing for a backup, which keeps its own.
+    pub(crate) marked: Option<Bytes>,
 }
 
 /// What is added to one log.
@@ -448,6 +488,23 @@ pub(crate) struct ApiKeyRow {
     pub(crate) hash: Digest,
     pub(crate) created: i64,
     pub(crate) revoked: Option<i64>,
+    /// Over all but `created`.
+    pub(crate) mac: Option<Digest>,
+}
+
+impl ApiKeyRow {
+    /// The row, as its MAC among the index rows covers it.
+    pub(crate) fn fields(&self, tenant: i64) -> [Field<'_>; 7] {
+        [
+            tenant.into(),
+            (&*self.id).into(),
+            (&*self.label).into(),
+            (&*self.limits).into(),
+            self.hash.as_slice().into(),
+            self.revoked.into(),
+            self.mac.as_ref().map(<[u8; 32]>::as_slice).into(),
+        ]
+    }
 }
 
 /// How much there is.

@@ -123,6 +123,7 @@ impl Journal {
         if !first.iter().all(|(_, manifest)| manifest.is_signed_by(&self.signer.store())) {
             return Err(StoreError::invalid("it is a backup of another store"));
         }
+        backup.protect(self.keys.backup_protection()).await?;
         // The copy may be older than the logs: what is not in it need not be destroyed there.
         // It may know other epochs of the master key; that something was destroyed is no secret.
         let keys = self.keys.without_master();

@@ -46,7 +46,7 @@ pub(crate) struct Header<'r> {
 }
 
 impl Header<'_> {
-    /// The link that this record makes. PostgreSQL computes the same: see `postgres/functions_1.sql`.
+    /// The link that this record makes. PostgreSQL computes the same: see `postgres/functions_2.sql`.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let mut header = Lines(Vec::with_capacity(256));
         header.text("throughline record 1");

@@ -15,10 +15,12 @@ use throughline_core::{
     Json, LogHead, LogId, LogKind, RedactionPolicy, Store, StoreError, Tenant, Thoughts, json,
 };
 
+use crate::api_keys::KEYS_LOG;
 use crate::backend::{Progress, Row, Span};
 use crate::journal::Journal;
 use crate::listing::Page;
 use crate::manifest::{Manifest, Statement, hex};
+use crate::row_mac::RowState;
 
 /// What the first line says.
 pub(crate) const FORMAT: &str = "throughline-export";
@@ -85,6 +87,12 @@ impl Journal {
         covers: Option<[u8; 32]>,
     ) -> Result<Manifest, StoreError> {
         let heads = self.backend.heads().await?;
+        // Whoever imports an export has no rows to compare.
+        let rows = match covers {
+            Some(_) => Vec::new(),
+            None => self.backend.row_states().await?,
+        };
+        let is_own = |row: &RowState| row.segment.as_ref().is_none_or(|(of, _)| of == tenant);
         Ok(self.signer.sign(Statement {
             store: String::new(),
             writer: "export".into(),
@@ -93,6 +101,7 @@ impl Journal {
             previous: [0; 32],
             covers,
             heads: heads.into_iter().filter(|head| head.tenant == *tenant).collect(),
+            rows: rows.into_iter().filter(is_own).collect(),
         }))
     }
 
@@ -129,7 +138,8 @@ impl Journal {
         if threads.is_empty() {
             // A run need not have a thread.
             let mut runs = self.runs(tenant, None, everything).await?;
-            runs.retain(|run| run.of.is_none());
+            // Keys stay in their store, and so do the records about them.
+            runs.retain(|run| run.of.is_none() && *run.log.0 != *KEYS_LOG);
             runs.sort_by_key(|head| head.created);
             heads.extend(runs);
         }

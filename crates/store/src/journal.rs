@@ -57,12 +57,14 @@ pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
         );
         return Err(StoreError::invalid(problem));
     };
-    let keys = Keys::open(&*backend, options.master_key.as_ref(), &options.retired_keys).await?;
+    let keys = Keys::open(&*backend, options).await?;
     let signer = Arc::new(Signer::new(&keys.signing_seed()));
     backend.sign_with(Arc::clone(&signer));
     let journal = Journal { backend, keys: Arc::new(keys), signer, url: shown };
     // A process may have ended while it destroyed something. What cannot be finished now is left to who comes next.
-    drop(journal.finish_destroying().await);
+    if !options.read_only {
+        drop(journal.finish_destroying().await);
+    }
     Ok(journal)
 }
 
@@ -403,7 +405,8 @@ pub(crate) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError>
     });
     let vault = vault.collect();
     let once = once.into_iter().map(|name| (keys.once(&tenant, &name), name)).collect();
-    Ok(SealedBatch { tenant, once, appends, vault, asks, takes, erases: Vec::new() })
+    let (erases, keys) = (Vec::new(), Vec::new());
+    Ok(SealedBatch { tenant, once, appends, vault, asks, takes, erases, keys })
 }
 
 fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedAppend, StoreError> {

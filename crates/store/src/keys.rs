@@ -10,8 +10,10 @@ use bytes::Bytes;
 use throughline_core::{Digest, Name, StoreError, Tenant, VaultKey};
 use zeroize::Zeroizing;
 
-use crate::backend::{Backend, Hash16, KeyKind, Salt, SealedKey};
+use crate::backend::{ApiKeyRow, Backend, Hash16, KeyKind, Protection, Salt, SealedKey};
 use crate::cipher::{self, SALT, SaltBytes, Secret};
+use crate::options::Options;
+use crate::row_mac::RowKey;
 
 /// A master key: it wraps the salts of all contents.
 #[derive(Clone)]
@@ -46,19 +48,19 @@ pub(crate) struct Keys {
     sealing: tokio::sync::RwLock<()>,
 }
 
-/// The store's own secret.
-const SECRET: &str = "secret";
+/// The name of the store's own secret.
+pub(crate) const SECRET: &str = "secret";
+/// Stands after the secret of a store whose index rows have MACs. Without it, an attacker could put a store with a master key
+/// back to schema version 1, change rows, and have all MACs made anew.
+const MARK: u8 = 2;
 /// Before an epoch's number: something that only its key opens.
 const EPOCH: &str = "epoch ";
 const CHECK: &[u8] = b"throughline";
 
 impl Keys {
-    /// The keys of a store, made if it is new. `retired` opens what was wrapped under earlier master keys.
-    pub(crate) async fn open(
-        backend: &dyn Backend,
-        master: Option<&MasterKey>,
-        retired: &[MasterKey],
-    ) -> Result<Self, StoreError> {
+    /// The keys of a store, made if it is new. Retired keys open what was wrapped under earlier master keys.
+    pub(crate) async fn open(backend: &dyn Backend, options: &Options) -> Result<Self, StoreError> {
+        let (master, retired) = (options.master_key.as_ref(), &options.retired_keys);
         let known: Vec<&Secret> =
             master.into_iter().chain(retired).map(|MasterKey(key)| key).collect();
         let refused = match master {
@@ -85,17 +87,28 @@ impl Keys {
             return Err(refused);
         }
         // Nothing is changed before it is certain that the keys open the store.
-        if let Some((_, kept)) = &kept {
-            match opened_secret(&epochs, kept) {
+        let opened = match &kept {
+            None => None,
+            Some((_, kept)) => match opened_secret(&epochs, kept) {
                 Err(StoreError::WrongKey) => return Err(refused),
                 Err(error) => return Err(error),
-                Ok(_) => {}
-            }
-        }
+                Ok(opened) => Some((opened, epoch_of(kept))),
+            },
+        };
         if latest == 0 && kept.is_some() && master.is_some() {
             return Err(StoreError::invalid(
                 "this store has no master key yet: open it without one, or give it this one with `throughline rotate`",
             ));
+        }
+        if options.read_only {
+            let Some((opened, _)) = opened else {
+                return Err(StoreError::invalid("it holds no store yet: check its name"));
+            };
+            let latest = epochs.keys().copied().max().unwrap_or(0);
+            return Ok(Self::with(opened.secret, epochs, latest));
+        }
+        if let Some((opened, epoch)) = &opened {
+            backend.protect(opened.protection(&epochs, *epoch)?).await?;
         }
         let current = match master {
             None if epochs.is_empty() => 0,
@@ -116,26 +129,28 @@ impl Keys {
             },
         };
         let fresh = Secret::new(cipher::random()?);
-        let secret = wrapped_secret(&epochs, current, &fresh)?;
-        let kept = backend.keep(SECRET, secret).await?;
-        let secret = opened_secret(&epochs, &kept)?;
-        let current = std::sync::atomic::AtomicU32::new(current);
-        let sealing = tokio::sync::RwLock::default();
-        let keys = Self { secret, epochs: RwLock::new(epochs), current, sealing };
-        if kept.first_chunk().map(|epoch| u32::from_be_bytes(*epoch)) != Some(keys.epoch()) {
+        let kept = backend.keep(SECRET, wrapped(&epochs, current, &*fresh)?).await?;
+        let made = opened_secret(&epochs, &kept)?;
+        if opened.is_none() {
+            backend.protect(made.protection(&epochs, epoch_of(&kept))?).await?;
+        }
+        let secret = made.secret;
+        let keys = Self::with(secret, epochs, current);
+        if epoch_of(&kept) != keys.epoch() {
             backend.replace(SECRET, keys.wrapped()?).await?;
         }
         Ok(keys)
     }
 
+    fn with(secret: Secret, epochs: BTreeMap<u32, Secret>, current: u32) -> Self {
+        let current = std::sync::atomic::AtomicU32::new(current);
+        let sealing = tokio::sync::RwLock::default();
+        Self { secret, epochs: RwLock::new(epochs), current, sealing }
+    }
+
     /// The same keys, for a copy of the store that may not know the current master key.
     pub(crate) fn without_master(&self) -> Self {
-        Self {
-            secret: self.secret.clone(),
-            epochs: RwLock::default(),
-            current: std::sync::atomic::AtomicU32::new(0),
-            sealing: tokio::sync::RwLock::default(),
-        }
+        Self::with(self.secret.clone(), BTreeMap::new(), 0)
     }
 
     /// The epoch under which salts are wrapped now.
@@ -221,6 +236,31 @@ impl Keys {
         *hash.as_bytes()
     }
 
+    /// The key of the MACs of index rows.
+    pub(crate) fn row_key(&self) -> RowKey {
+        row_key(&self.secret)
+    }
+
+    /// What makes the MACs of API keys.
+    pub(crate) fn api_key_mac(&self) -> ApiKeyMac {
+        ApiKeyMac::new(&self.secret)
+    }
+
+    /// How a backup of this store is protected. It keeps its own secret.
+    pub(crate) fn backup_protection(&self) -> Protection {
+        let (key, api_keys) = (self.row_key(), self.api_key_mac());
+        Protection { key, api_keys, is_marked: false, marked: None }
+    }
+
+    /// What the record of an API key's revocation is about.
+    pub(crate) fn revocation(&self, hash: &Digest) -> i64 {
+        let hash = blake3::Hasher::new_keyed(&self.secret)
+            .update(b"api key revocation\n")
+            .update(hash)
+            .finalize();
+        i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
+    }
+
     /// The keyed hash of an API key.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =
@@ -269,23 +309,76 @@ impl Keys {
 
     fn wrapped(&self) -> Result<Bytes, StoreError> {
         let epochs = self.epochs.read().unwrap_or_else(PoisonError::into_inner);
-        wrapped_secret(&epochs, self.epoch(), &self.secret)
+        wrapped(&epochs, self.epoch(), &marked(&self.secret))
     }
 }
 
-fn wrapped_secret(
-    epochs: &BTreeMap<u32, Secret>,
-    epoch: u32,
-    secret: &Secret,
-) -> Result<Bytes, StoreError> {
+/// Makes the MACs of API keys, which are checked when a key is used. Its key goes to no database.
+#[derive(Clone)]
+pub(crate) struct ApiKeyMac(Secret);
+
+impl ApiKeyMac {
+    fn new(secret: &Secret) -> Self {
+        Self(Secret::new(blake3::derive_key("throughline 2026 store api key rows", &**secret)))
+    }
+
+    /// The MAC of an API key's row, over all but the time of its creation and the MAC itself.
+    pub(crate) fn mac(&self, row: &ApiKeyRow) -> Digest {
+        let ApiKeyRow { tenant, id, label, limits, hash, created: _, revoked, mac: _ } = row;
+        let revoked = revoked.map(|at| at.to_string()).unwrap_or_default();
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        let texts = [&*tenant.0, &**id, &**label, &**limits, &*revoked].map(str::as_bytes);
+        for field in texts.into_iter().chain([hash.as_slice()]) {
+            hasher.update(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(field);
+        }
+        *hasher.finalize().as_bytes()
+    }
+}
+
+/// The store's own secret, as it was kept.
+struct OpenedSecret {
+    secret: Secret,
+    /// Whether it says that the index rows have MACs.
+    is_marked: bool,
+}
+
+impl OpenedSecret {
+    fn protection(
+        &self,
+        epochs: &BTreeMap<u32, Secret>,
+        epoch: u32,
+    ) -> Result<Protection, StoreError> {
+        Ok(Protection {
+            key: row_key(&self.secret),
+            api_keys: ApiKeyMac::new(&self.secret),
+            is_marked: self.is_marked,
+            marked: Some(wrapped(epochs, epoch, &marked(&self.secret))?),
+        })
+    }
+}
+
+fn row_key(secret: &Secret) -> RowKey {
+    RowKey::new(Secret::new(blake3::derive_key("throughline 2026 store row macs", &**secret)))
+}
+
+fn marked(secret: &Secret) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new([secret.as_slice(), &[MARK]].concat())
+}
+
+fn epoch_of(kept: &[u8]) -> u32 {
+    kept.first_chunk().map_or(0, |epoch| u32::from_be_bytes(*epoch))
+}
+
+fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<Bytes, StoreError> {
     let bytes = match epochs.get(&epoch) {
-        None => Bytes::copy_from_slice(&**secret),
-        Some(key) => cipher::wrap(key, &**secret)?,
+        None => Bytes::copy_from_slice(secret),
+        Some(key) => cipher::wrap(key, secret)?,
     };
     Ok(Bytes::from([&epoch.to_be_bytes(), bytes.as_ref()].concat()))
 }
 
-fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<Secret, StoreError> {
+fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSecret, StoreError> {
     let damaged = || StoreError::Corrupt("the store's own secret is damaged".into());
     let (epoch, bytes) = kept.split_first_chunk().ok_or_else(damaged)?;
     let plain = match (u32::from_be_bytes(*epoch), epochs.get(&u32::from_be_bytes(*epoch))) {
@@ -293,8 +386,21 @@ fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<Secret, 
         (_, None) => return Err(StoreError::WrongKey),
         (_, Some(key)) => cipher::unwrap(key, bytes).ok_or_else(damaged)?,
     };
-    let plain: [u8; 32] = plain.as_slice().try_into().map_err(|_| damaged())?;
-    Ok(Secret::new(plain))
+    let (secret, mark) = plain.split_first_chunk::<32>().ok_or_else(damaged)?;
+    let is_marked = match mark {
+        [] => false,
+        [MARK] => true,
+        _ => return Err(damaged()),
+    };
+    Ok(OpenedSecret { secret: Secret::new(*secret), is_marked })
+}
+
+/// How a backend is protected in tests that open no store.
+#[cfg(test)]
+pub(crate) fn test_protection() -> Protection {
+    let secret = Secret::new([5; 32]);
+    let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
+    Protection { key, api_keys, is_marked: false, marked: Some(Bytes::from_static(b"marked")) }
 }
 
 fn half(hash: &blake3::Hash) -> Hash16 {

@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, Name, Tenant};
 
 use crate::chain::Head;
+use crate::row_mac::RowState;
 
 /// A signed statement about the heads of chains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +34,19 @@ pub struct Statement {
     pub covers: Option<Digest>,
     /// The heads that moved since that writer's last manifest, or all.
     pub heads: Vec<Head>,
+    /// Where the sums of index rows stand; none in a manifest that ends an export.
+    pub rows: Vec<RowState>,
 }
 
 const FIRST_LINE: &str = "throughline manifest 1";
+/// The first line where sums of rows are named.
+const FIRST_LINE_WITH_ROWS: &str = "throughline manifest 2";
 
 impl Statement {
     fn body(&self) -> String {
+        let first = if self.rows.is_empty() { FIRST_LINE } else { FIRST_LINE_WITH_ROWS };
         let mut lines = vec![
-            FIRST_LINE.to_owned(),
+            first.to_owned(),
             format!("store\t{}", self.store),
             format!("writer\t{}", self.writer),
             format!("number\t{}", self.number),
@@ -51,6 +57,13 @@ impl Statement {
         for Head { tenant, writer, position, link } in &self.heads {
             lines.push(format!("head\t{tenant}\t{writer}\t{position}\t{}", hex(link)));
         }
+        for RowState { segment, changes, digest } in &self.rows {
+            let digest = hex(digest);
+            lines.push(match segment {
+                Some((tenant, writer)) => format!("rows\t{tenant}\t{writer}\t{changes}\t{digest}"),
+                None => format!("store-rows\t{changes}\t{digest}"),
+            });
+        }
         lines.join("\n") + "\n"
     }
 }
@@ -59,7 +72,9 @@ impl Manifest {
     /// What it says, if it has the shape of a manifest. Whether it is true is [`Manifest::is_signed_by`]'s to say.
     pub fn statement(&self) -> Option<Statement> {
         let mut lines = self.body.strip_suffix('\n')?.split('\n');
-        if lines.next()? != FIRST_LINE {
+        let first = lines.next()?;
+        let may_have_rows = first == FIRST_LINE_WITH_ROWS;
+        if first != FIRST_LINE && !may_have_rows {
             return None;
         }
         let store = lines.next()?.strip_prefix("store\t")?.to_owned();
@@ -67,11 +82,15 @@ impl Manifest {
         let number = lines.next()?.strip_prefix("number\t")?.parse().ok()?;
         let at = lines.next()?.strip_prefix("at\t")?.parse().ok()?;
         let previous = digest(lines.next()?.strip_prefix("previous\t")?)?;
-        let mut statement =
-            Statement { store, writer, number, at, previous, covers: None, heads: Vec::new() };
+        let (covers, heads, rows) = (None, Vec::new(), Vec::new());
+        let mut statement = Statement { store, writer, number, at, previous, covers, heads, rows };
         for line in lines {
             if let Some(covers) = line.strip_prefix("covers\t") {
                 statement.covers = Some(digest(covers)?);
+                continue;
+            }
+            if let Some(state) = row_state(line).filter(|_| may_have_rows) {
+                statement.rows.push(state);
                 continue;
             }
             let mut words = line.strip_prefix("head\t")?.split('\t');
@@ -100,6 +119,17 @@ impl Manifest {
     pub fn digest(&self) -> Digest {
         Sha256::digest(self.body.as_bytes()).into()
     }
+}
+
+fn row_state(line: &str) -> Option<RowState> {
+    let mut words = line.split('\t');
+    let segment = match words.next()? {
+        "rows" => Some((Tenant::from(words.next()?), Name::from(words.next()?))),
+        "store-rows" => None,
+        _ => return None,
+    };
+    let (changes, digest) = (words.next()?.parse().ok()?, digest(words.next()?)?);
+    words.next().is_none().then_some(RowState { segment, changes, digest })
 }
 
 /// Signs manifests for one store.
@@ -139,7 +169,7 @@ impl Series {
     }
 
     /// The next manifest. It counts once [`Series::wrote`] is told that it was kept.
-    pub(crate) fn next(&self, at: i64, heads: Vec<Head>) -> Manifest {
+    pub(crate) fn next(&self, at: i64, heads: Vec<Head>, rows: Vec<RowState>) -> Manifest {
         self.signer.sign(Statement {
             store: String::new(),
             writer: self.writer.clone(),
@@ -148,6 +178,7 @@ impl Series {
             previous: self.previous,
             covers: None,
             heads,
+            rows,
         })
     }
 

@@ -21,6 +21,9 @@ pub struct Options {
     pub create: bool,
     /// How long to wait while another program holds the database.
     pub patience: Duration,
+    /// Whether the store is only read. Nothing is written then: no file beside it, no migration, and no new key. So a
+    /// read-only copy can be opened, and a store of schema version 1 stays one.
+    pub read_only: bool,
 }
 
 impl Default for Options {
@@ -33,6 +36,7 @@ impl Default for Options {
             readers: 4,
             create: true,
             patience: Duration::from_secs(30),
+            read_only: false,
         }
     }
 }

@@ -126,6 +126,18 @@ pub(crate) fn captured_before(id: &NodeId) -> StoreError {
     StoreError::invalid(format!("{id} is the name of another turn: choose a new one"))
 }
 
+pub(crate) fn key_exists(id: &Name) -> StoreError {
+    StoreError::invalid(format!("there is an API key {id} already"))
+}
+
+pub(crate) fn no_key(id: &Name) -> StoreError {
+    StoreError::NotFound { what: "API key", name: id.clone() }
+}
+
+pub(crate) fn no_keys() -> StoreError {
+    StoreError::invalid("the keys of the store are not open yet")
+}
+
 pub(crate) fn backup_exists(path: &std::path::Path) -> StoreError {
     let path = path.display();
     StoreError::invalid(format!("{path} exists: choose another name for the backup"))

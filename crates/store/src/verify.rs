@@ -1,9 +1,10 @@
-//! Proving: every link, every commitment, every manifest, every log. The first thing that is wrong is named.
+//! Proving: every link, every commitment, every manifest, every log, every index row. The first thing that is wrong is named.
 //!
 //! Others may write and destroy meanwhile, and faster than this reads; so nothing here reads on until nothing new comes. What
 //! was written before it began is proven. What was written after that is only read where a log's row tells of it.
 
 mod logs;
+mod rows;
 
 use std::collections::HashMap;
 
@@ -14,7 +15,10 @@ use crate::chain::{GENESIS, Link};
 use crate::cipher;
 use crate::journal::Journal;
 use crate::manifest::{Manifest, hex};
+use crate::row_mac::{OF_STORE, OF_TENANTS, RowState};
 use crate::verify::logs::Summary;
+
+pub(crate) use crate::verify::rows::{FIRST_COUNT, RowsRead, SegmentRead};
 
 /// What was proven, or the first thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +31,53 @@ pub struct Proof {
     pub segments: u64,
     /// Manifests whose signatures hold.
     pub manifests: u64,
-    /// The first thing that is wrong; the journal is intact without.
+    /// The first thing that is wrong; the store is intact without.
     pub broken: Option<Broken>,
+    /// The tables whose rows are proven. Leases, and columns with times of creation and of the last change of a log, are not.
+    pub tables: Vec<&'static str>,
+    /// What limits the proof.
+    pub warnings: Vec<Warning>,
+}
+
+/// What limits a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// There is no master key, so the key that signs is stored beside the data.
+    KeyBesideData,
+    /// There is no signed manifest.
+    NoManifest,
+    /// The store has schema version 1, whose index rows have no MACs.
+    RowsWithoutMacs,
+}
+
+impl Warning {
+    /// Its name, for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Warning::KeyBesideData => "key-beside-data",
+            Warning::NoManifest => "no-manifest",
+            Warning::RowsWithoutMacs => "rows-without-macs",
+        }
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Warning::KeyBesideData => {
+                "the signing key is stored beside the data: a person who can write to the store can \
+                 sign changes. Use a master key, or keep a manifest elsewhere"
+            }
+            Warning::NoManifest => {
+                "there is no signed manifest: records that were cut off at the end are not noticed. \
+                 Keep a manifest elsewhere, with --write-manifest"
+            }
+            Warning::RowsWithoutMacs => {
+                "the store has schema version 1: only records and what they prove are covered. Open \
+                 it once for writing, which adds the MACs of the other tables"
+            }
+        })
+    }
 }
 
 /// Something that is not as it was written.
@@ -46,6 +95,14 @@ impl std::fmt::Display for Broken {
     }
 }
 
+/// The tables whose rows are proven.
+fn tables(has_macs: bool) -> Vec<&'static str> {
+    let by_records = ["records", "salts", "blobs", "segments"];
+    let by_macs = OF_TENANTS.iter().chain(&OF_STORE).filter(|_| has_macs);
+    let by_macs = by_macs.map(|table| table.name).filter(|name| !by_records.contains(name));
+    by_records.into_iter().chain(by_macs).collect()
+}
+
 /// A segment of a chain.
 type Chain = (Tenant, Name);
 
@@ -60,6 +117,8 @@ struct Ledger {
     vouched: HashMap<(Chain, u64), Link>,
     /// What each log's records say about it.
     logs: HashMap<(Tenant, LogId), Summary>,
+    /// Where manifests say that the sums of index rows stood at least.
+    rows: HashMap<Option<Chain>, (i64, Digest)>,
 }
 
 #[derive(Default)]
@@ -88,9 +147,23 @@ impl Journal {
             }
             Err(Fault::Store(error)) => return Err(error),
         };
+        if !self.backend.is_stable() {
+            return Err(StoreError::Locked(self.url().into()));
+        }
         let segments = u64::try_from(ledger.chains.len()).unwrap_or(u64::MAX);
         let Counts { records, gone, manifests } = ledger.proof;
-        Ok(Proof { records, gone, segments, manifests, broken })
+        let has_macs = self.backend.version().await? > 1;
+        let (tables, warnings) = (tables(has_macs), self.warnings(manifests, has_macs));
+        Ok(Proof { records, gone, segments, manifests, broken, tables, warnings })
+    }
+
+    fn warnings(&self, manifests: u64, has_macs: bool) -> Vec<Warning> {
+        let warnings = [
+            (self.keys.epoch() == 0, Warning::KeyBesideData),
+            (manifests == 0, Warning::NoManifest),
+            (!has_macs, Warning::RowsWithoutMacs),
+        ];
+        warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning).collect()
     }
 
     async fn prove(
@@ -108,7 +181,11 @@ impl Journal {
         self.prove_records(ledger, last, &progress).await?;
         self.prove_missing(ledger).await?;
         self.prove_heads(ledger).await?;
-        self.prove_logs(ledger).await
+        self.prove_logs(ledger).await?;
+        match self.backend.version().await? {
+            0 | 1 => Ok(()),
+            2.. => self.prove_rows(ledger).await,
+        }
     }
 
     /// The records up to that one, in the order in which they were written.
@@ -175,6 +252,7 @@ impl Journal {
                     return Err(broken(&place, &problem).into());
                 }
                 (*number, *digest) = (said.number, manifest.digest());
+                ledger.vouch_for_rows(said.rows);
                 ledger.vouch(said.heads);
                 ledger.proof.manifests += 1;
             }
@@ -192,6 +270,7 @@ impl Journal {
             let Some(said) = witness.statement() else {
                 return Err(broken("the given manifest", "cannot be read").into());
             };
+            ledger.vouch_for_rows(said.rows);
             ledger.vouch(said.heads);
         }
         Ok(())
@@ -294,6 +373,16 @@ impl Ledger {
     fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
         for head in heads.into_iter().filter(|head| head.position > 0) {
             self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
+        }
+    }
+
+    /// Sums of rows are never older than the latest that a manifest names.
+    fn vouch_for_rows(&mut self, states: Vec<RowState>) {
+        for RowState { segment, changes, digest } in states {
+            let known = self.rows.entry(segment).or_insert((changes, digest));
+            if known.0 < changes {
+                *known = (changes, digest);
+            }
         }
     }
 

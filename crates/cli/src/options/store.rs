@@ -201,12 +201,15 @@ pub(crate) struct Fork {
     throughline verify --write-manifest today.json\n  \
     throughline verify --manifest yesterday.json\n  \
     throughline verify everything.jsonl\n\n\
-    Every link, content and signature of the store is proven, for all tenants, as of when it began:\n\
-    others may write meanwhile. A manifest that was kept elsewhere proves that nothing was cut off\n\
-    since; an export ends in one, and serves as well. Of a file, everything is proven that is in it,\n\
-    without any store.\n\n\
+    Every link, content, signature and index row of the store is proven, for all tenants, as of when\n\
+    it began: others may write meanwhile. Nothing is written, so a read-only copy can be proven.\n\
+    Leases and times of creation are not covered. Without a master key the signing key is stored\n\
+    beside the data: a person who can write to the store can then sign it again. A manifest that was\n\
+    kept elsewhere proves that nothing before it was changed, cut off or put back; an export ends in\n\
+    one, and serves as well. Of a file, everything is proven that is in it, without any store.\n\n\
     JSON: `verdict` (intact or broken), `broken` (`place`, `problem`) or null, `store` (the key\n\
-    that signs), `records`, `without_content`; of a store also `segments` and `manifests`.\n\n\
+    that signs), `records`, `without_content`; of a store also `segments`, `manifests`, `tables`\n\
+    (those that are proven) and `warnings` (`code`, `text`), which do not change the exit code.\n\n\
     Exit codes:\n  \
     0   intact\n  \
     1   broken: the first thing that is wrong is named\n  \

@@ -1,11 +1,11 @@
 //! The keys of the store, as the gateway asks for them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use throughline_core::{Boxed, StoreError};
-use throughline_server::{Admission, Allowance, Keyring};
-use throughline_store::Journal;
+use throughline_core::{Boxed, StoreError, json};
+use throughline_server::{Admission, Allowance, Keyring, Level, Log};
+use throughline_store::{Journal, KeyCheck};
 
 /// How often it is looked whether somebody has made the first key.
 const LOOK: Duration = Duration::from_secs(1);
@@ -14,6 +14,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct StoreKeys {
     journal: Journal,
     known: Mutex<Known>,
+    /// Hears of keys that are refused because their rows were changed.
+    log: Arc<dyn Log>,
 }
 
 /// Whether there are keys.
@@ -26,8 +28,8 @@ enum Known {
 }
 
 impl StoreKeys {
-    pub(super) fn new(journal: Journal) -> Self {
-        Self { journal, known: Mutex::new(Known::None(None)) }
+    pub(super) fn new(journal: Journal, log: Arc<dyn Log>) -> Self {
+        Self { journal, known: Mutex::new(Known::None(None)), log }
     }
 
     /// Whether there is any key. Whoever makes the first one while the gateway runs closes it within a second.
@@ -52,8 +54,19 @@ impl Keyring for StoreKeys {
                 let is_open = self.is_open().await?;
                 return Ok(if is_open { Admission::Open } else { Admission::Refused });
             };
-            let known = self.journal.api_key(key).await?;
-            Ok(known.map_or(Admission::Refused, |known| Admission::Key {
+            let known = match self.journal.check_api_key(key).await? {
+                KeyCheck::Valid(known) => known,
+                KeyCheck::Unknown => return Ok(Admission::Refused),
+                KeyCheck::Tampered { tenant, id, problem } => {
+                    let line = json::object(|o| {
+                        o.string("event", "api_key_refused").string("tenant", &tenant.0);
+                        o.string("key", &id).string("reason", problem);
+                    });
+                    self.log.write(Level::Error, &line);
+                    return Ok(Admission::Refused);
+                }
+            };
+            Ok(Admission::Key {
                 tenant: known.tenant,
                 id: known.id,
                 models: known.limits.models.clone(),
@@ -62,7 +75,7 @@ impl Keyring for StoreKeys {
                     tokens: known.limits.budget_tokens,
                     per_minute: known.limits.requests_per_minute,
                 },
-            }))
+            })
         })
     }
 }

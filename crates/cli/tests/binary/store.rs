@@ -158,7 +158,9 @@ fn the_json_has_these_members_and_no_others() {
 
     let verdict = kept.json(&["verify"]);
     let proven = ["verdict", "broken", "store", "records", "without_content"];
-    assert_eq!(keys(&verdict), [&proven[..], &["segments", "manifests"]].concat());
+    let of_stores = ["segments", "manifests", "tables", "warnings"];
+    assert_eq!(keys(&verdict), [&proven[..], &of_stores].concat());
+    assert_eq!(verdict["warnings"][0]["code"], "key-beside-data");
     assert_eq!((&verdict["verdict"], &verdict["store"]), (&json!("intact"), &stats["public_key"]));
 
     let exported = kept.json(&["export", "--output", "a.jsonl"]);

@@ -1,12 +1,12 @@
 //! One group of batches: what is sent, and what the answers mean. The decisions are made in the database; see
-//! `functions_1.sql`.
+//! `functions_2.sql`.
 
 use std::collections::{BTreeSet, HashMap};
 
 use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, Written};
 use tokio_postgres::types::ToSql;
 
-use crate::backend::{Guard, SealedAppend, SealedBatch};
+use crate::backend::{ApiKeyRow, Guard, KeyChange, SealedAppend, SealedBatch};
 use crate::postgres::read::{damaged, kind_number, signed};
 use crate::refusal;
 
@@ -56,6 +56,10 @@ impl Prepared {
         for node in &batch.vault {
             lock(Lock::Turn, node.id.0.as_bytes());
         }
+        for change in &batch.keys {
+            let (KeyChange::Add(ApiKeyRow { id, .. }) | KeyChange::Revoke { id, .. }) = change;
+            lock(Lock::Key, id.as_bytes());
+        }
         Self { batch, tenant, locks, bytes }
     }
 }
@@ -68,6 +72,7 @@ pub(super) enum Lock {
     Blob,
     Pending,
     Turn,
+    Key,
 }
 
 /// The number of a lock. Two names may share one, which costs time and nothing else.
@@ -78,6 +83,7 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
         Lock::Blob => b'b',
         Lock::Pending => b'p',
         Lock::Turn => b't',
+        Lock::Key => b'k',
     };
     let mut hash = blake3::Hasher::new();
     hash.update(b"throughline lock").update(&[kind]).update(&tenant.to_be_bytes()).update(name);
@@ -95,12 +101,12 @@ macro_rules! columns {
         #[derive(Default)]
         pub(super) struct Columns<'g> { $($column: $type,)* }
 
-        /// How many parameters the function has: these, and the writer's three.
-        const PARAMETERS: usize = 3 + [$(stringify!($column)),*].len();
+        /// How many parameters the function has: these, and the writer's four.
+        const PARAMETERS: usize = 4 + [$(stringify!($column)),*].len();
 
         impl Columns<'_> {
             /// The parameters of [`statement`].
-            pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 3]) -> Vec<&'p (dyn ToSql + Sync)> {
+            pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 4]) -> Vec<&'p (dyn ToSql + Sync)> {
                 let mut params = first.to_vec();
                 params.extend([$(&self.$column as &(dyn ToSql + Sync)),*]);
                 params
@@ -125,6 +131,7 @@ columns! {
     b_q: Vec<i32>,
     b_n: Vec<i32>,
     b_e: Vec<i32>,
+    b_y: Vec<i32>,
     o_hash: Vec<&'g [u8]>,
     a_log: Vec<i32>,
     a_kind: Vec<Option<i16>>,
@@ -176,6 +183,12 @@ columns! {
     e_note_value: Vec<Option<&'g [u8]>>,
     s_erase: Vec<i32>,
     s_seq: Vec<i64>,
+    y_id: Vec<&'g str>,
+    y_label: Vec<Option<&'g str>>,
+    y_limits: Vec<Option<&'g str>>,
+    y_hash: Vec<Option<&'g [u8]>>,
+    y_revoked: Vec<Option<i64>>,
+    y_mac: Vec<Option<&'g [u8]>>,
 }
 
 impl<'g> Columns<'g> {
@@ -245,6 +258,26 @@ impl<'g> Columns<'g> {
                 self.s_seq.push(signed(*seq));
             }
         }
+        for change in &batch.keys {
+            match change {
+                KeyChange::Add(row) => {
+                    self.y_id.push(&row.id);
+                    self.y_label.push(Some(&row.label));
+                    self.y_limits.push(Some(&row.limits));
+                    self.y_hash.push(Some(&row.hash));
+                    self.y_revoked.push(None);
+                    self.y_mac.push(row.mac.as_ref().map(<[u8; 32]>::as_slice));
+                }
+                KeyChange::Revoke { id, at, mac } => {
+                    self.y_id.push(id);
+                    self.y_label.push(None);
+                    self.y_limits.push(None);
+                    self.y_hash.push(None);
+                    self.y_revoked.push(Some(*at));
+                    self.y_mac.push(Some(mac));
+                }
+            }
+        }
         self.b_plain.push(is_plain(batch));
         self.b_o.push(count(&self.o_hash));
         self.b_a.push(count(&self.a_log));
@@ -252,6 +285,7 @@ impl<'g> Columns<'g> {
         self.b_q.push(count(&self.q_id));
         self.b_n.push(count(&self.n_id));
         self.b_e.push(count(&self.e_log));
+        self.b_y.push(count(&self.y_id));
     }
 
     fn append(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut Places<'g>) {
@@ -317,9 +351,12 @@ impl<'g> Columns<'g> {
 
 /// Whether it only adds records to logs that there are.
 fn is_plain(batch: &SealedBatch) -> bool {
-    let SealedBatch { tenant: _, once, appends, vault, asks, takes, erases } = batch;
+    let SealedBatch { tenant: _, once, appends, vault, asks, takes, erases, keys } = batch;
     let others = once.is_empty() && vault.is_empty() && asks.is_empty() && takes.is_empty();
-    others && erases.is_empty() && appends.iter().all(|append| append.opening.is_none())
+    others
+        && erases.is_empty()
+        && keys.is_empty()
+        && appends.iter().all(|append| append.opening.is_none())
 }
 
 /// What the database did with a batch.
@@ -400,6 +437,11 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
         "kin" => {
             let log = batch.erases.get(place)?.log.clone();
             StoreError::Conflict { log, expected: number()?, found: number()? }
+        }
+        "haskey" | "nokey" => {
+            let (KeyChange::Add(ApiKeyRow { id, .. }) | KeyChange::Revoke { id, .. }) =
+                batch.keys.get(place)?;
+            if word == "haskey" { refusal::key_exists(id) } else { refusal::no_key(id) }
         }
         "noerase" => refusal::no_log(&batch.erases.get(place)?.log),
         _ => return None,

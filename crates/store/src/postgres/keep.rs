@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
 
 use crate::backend::{ApiKeyRow, Salt, SaltRow, Stats};
 use crate::postgres::Shared;
 use crate::postgres::commit::{self, Lock};
-use crate::postgres::read::{bytes, damaged, digest, field, number, text, time as time_of};
+use crate::postgres::read::{
+    bytes, damaged, digest, digest_or_none, field, number, text, time as time_of,
+};
 
 pub(super) async fn lease(
     shared: &Shared,
@@ -85,20 +86,49 @@ fn length(time: Duration) -> i64 {
 }
 
 pub(super) async fn keep(shared: &Shared, name: &str, value: Bytes) -> Result<Bytes, StoreError> {
-    let sql = "INSERT INTO kept (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
-    shared.server.query(sql, &[&name, &&*value]).await?;
-    let row = shared.server.query_opt("SELECT value FROM kept WHERE name = $1", &[&name]).await?;
+    let Some(key) = shared.key.get() else {
+        let sql = format!(
+            "INSERT INTO kept (name, value) SELECT $1, $2 {UNCOUNTED} ON CONFLICT DO NOTHING"
+        );
+        shared.server.query(&sql, &[&name, &&*value]).await?;
+        let sql = "SELECT value FROM kept WHERE name = $1";
+        let row = shared.server.query_opt(sql, &[&name]).await?;
+        return bytes(&row.ok_or_else(made_meanwhile)?, 0);
+    };
+    let sql = "SELECT throughline_keep($1, $2, $3)";
+    let row = shared.server.query_opt(sql, &[&key.bytes(), &name, &&*value]).await?;
     bytes(&row.ok_or_else(|| damaged("a kept value"))?, 0)
 }
 
 pub(super) async fn replace(shared: &Shared, name: &str, value: Bytes) -> Result<(), StoreError> {
-    let sql = "INSERT INTO kept (name, value) VALUES ($1, $2) \
-               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    shared.server.query(sql, &[&name, &&*value]).await.map(drop)
+    let Some(key) = shared.key.get() else {
+        let sql = format!(
+            "INSERT INTO kept (name, value) SELECT $1, $2 {UNCOUNTED} \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING name"
+        );
+        let row = shared.server.query_opt(&sql, &[&name, &&*value]).await?;
+        return row.map(drop).ok_or_else(made_meanwhile);
+    };
+    let sql = "SELECT throughline_replace($1, $2, $3)";
+    shared.server.query(sql, &[&key.bytes(), &name, &&*value]).await.map(drop)
 }
 
 pub(super) async fn discard(shared: &Shared, name: &str) -> Result<(), StoreError> {
-    shared.server.query("DELETE FROM kept WHERE name = $1", &[&name]).await.map(drop)
+    let sql = "SELECT throughline_replace($1, $2, NULL)";
+    shared.server.query(sql, &[&shared.key()?.bytes(), &name]).await.map(drop)
+}
+
+/// Small values are only written without a key while a store has no sums of its rows yet.
+const UNCOUNTED: &str = "WHERE NOT EXISTS (SELECT FROM kept WHERE name = 'tally')";
+
+fn made_meanwhile() -> StoreError {
+    StoreError::invalid("another process made the store at the same moment: open it again")
+}
+
+/// The database's time, in milliseconds.
+pub(super) async fn now(shared: &Shared) -> Result<i64, StoreError> {
+    let row = shared.server.query_opt("SELECT throughline_now()", &[]).await?;
+    field(&row.ok_or_else(|| damaged("the time"))?, 0)
 }
 
 pub(super) async fn kept(
@@ -110,30 +140,21 @@ pub(super) async fn kept(
     rows.iter().map(|row| Ok((field(row, 0)?, bytes(row, 1)?))).collect()
 }
 
-const KEY: &str = "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked \
+pub(super) const KEY: &str = "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked, k.mac \
                    FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
-pub(super) async fn add_key(shared: &Shared, key: ApiKeyRow) -> Result<(), StoreError> {
-    let tenant = shared.tenant_made(&key.tenant).await?;
-    let sql = "INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked) \
-               VALUES ($1, $2, $3, $4, $5, throughline_now(), $6) ON CONFLICT DO NOTHING";
-    let hash = key.hash.as_slice();
-    let (id, label, limits) = (&*key.id, &*key.label, &*key.limits);
-    let values: [&(dyn ToSql + Sync); 6] = [&tenant, &id, &label, &limits, &hash, &key.revoked];
-    shared.server.query(sql, &values).await?;
-    // It may have been added by this very call, whose first answer was lost.
-    let sql = format!("{KEY} WHERE k.tenant = $1 AND k.id = $2");
-    let found = shared.server.query_opt(&sql, &[&tenant, &id]).await?;
-    match found.map(|row| api_key(&row)).transpose()? {
-        Some(found) if found.hash == key.hash => Ok(()),
-        Some(_) | None => Err(StoreError::invalid(format!("there is an API key {id} already"))),
-    }
-}
-
-pub(super) async fn key(shared: &Shared, hash: Digest) -> Result<Option<ApiKeyRow>, StoreError> {
-    let sql = format!("{KEY} WHERE k.hash = $1 AND k.revoked IS NULL");
-    let row = shared.server.query_opt(&sql, &[&hash.as_slice()]).await?;
-    row.map(|row| api_key(&row)).transpose()
+pub(super) async fn key(
+    shared: &Shared,
+    hash: Digest,
+    revocation: i64,
+) -> Result<Option<(ApiKeyRow, bool)>, StoreError> {
+    let sql = format!(
+        "SELECT key.*, EXISTS (SELECT FROM records r JOIN tenants t ON t.id = r.tenant \
+         WHERE t.name = key.name AND r.about = $2) \
+         FROM ({KEY} WHERE k.hash = $1 AND k.revoked IS NULL) key"
+    );
+    let row = shared.server.query_opt(&sql, &[&hash.as_slice(), &revocation]).await?;
+    row.map(|row| Ok((api_key(&row)?, field(&row, 8)?))).transpose()
 }
 
 pub(super) async fn keys(shared: &Shared, tenant: &Tenant) -> Result<Vec<ApiKeyRow>, StoreError> {
@@ -142,18 +163,7 @@ pub(super) async fn keys(shared: &Shared, tenant: &Tenant) -> Result<Vec<ApiKeyR
     shared.server.query(&sql, &[&tenant]).await?.iter().map(api_key).collect()
 }
 
-pub(super) async fn revoke_key(
-    shared: &Shared,
-    tenant: &Tenant,
-    id: &str,
-) -> Result<bool, StoreError> {
-    let Some(tenant) = shared.tenant(tenant).await? else { return Ok(false) };
-    let sql = "UPDATE api_keys SET revoked = throughline_now() \
-               WHERE tenant = $1 AND id = $2 AND revoked IS NULL RETURNING id";
-    Ok(!shared.server.query(sql, &[&tenant, &id]).await?.is_empty())
-}
-
-fn api_key(row: &tokio_postgres::Row) -> Result<ApiKeyRow, StoreError> {
+pub(super) fn api_key(row: &tokio_postgres::Row) -> Result<ApiKeyRow, StoreError> {
     Ok(ApiKeyRow {
         tenant: Tenant(text(row, 0)?),
         id: text(row, 1)?,
@@ -162,6 +172,7 @@ fn api_key(row: &tokio_postgres::Row) -> Result<ApiKeyRow, StoreError> {
         hash: digest(row, 4)?,
         created: field(row, 5)?,
         revoked: field(row, 6)?,
+        mac: digest_or_none(row, 7)?,
     })
 }
 
@@ -244,7 +255,7 @@ pub(super) async fn scrub(shared: &Shared) -> Result<(), StoreError> {
 }
 
 /// What must be so, and how it is said where it is not.
-const SOUND: [(&str, &str); 9] = [
+const SOUND: [(&str, &str); 12] = [
     (
         "SELECT t.name || '/' || l.name FROM logs l JOIN tenants t ON t.id = l.tenant \
          WHERE l.last > coalesce(l.fork_at, 0) AND NOT EXISTS \
@@ -294,6 +305,21 @@ const SOUND: [(&str, &str); 9] = [
          (SELECT FROM unnest(ARRAY[l.of, l.fork]) p(id) WHERE p.id IS NOT NULL AND NOT EXISTS \
          (SELECT FROM logs o WHERE o.id = p.id AND o.tenant = l.tenant))",
         "refers to a log that the tenant does not have",
+    ),
+    (
+        "SELECT 'the captured turn ' || u.name FROM turns u WHERE NOT EXISTS (SELECT FROM logs l \
+         WHERE l.id = u.log AND l.tenant = u.tenant AND u.last <= l.last AND u.first <= u.last + 1)",
+        "belongs to nothing",
+    ),
+    (
+        "SELECT 'a key of the captured turn ' || k.turn FROM turn_keys k WHERE NOT EXISTS \
+         (SELECT FROM turns u WHERE u.id = k.turn AND u.tenant = k.tenant)",
+        "belongs to nothing",
+    ),
+    (
+        "SELECT 'the question ' || p.id FROM pending p WHERE NOT EXISTS (SELECT FROM logs l \
+         WHERE l.id = p.log AND l.tenant = p.tenant AND p.seq <= l.last)",
+        "belongs to nothing",
     ),
 ];
 

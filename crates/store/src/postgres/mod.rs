@@ -2,7 +2,7 @@
 //!
 //! A node has one connection that writes, one that listens, and a few that read. Writers hand their batches to a queue;
 //! whatever queued up during the last round trip goes out as one statement, which is one round trip and one transaction:
-//! see `functions_1.sql` for what it decides and which locks it takes. Nodes share no row that each commit must change.
+//! see `functions_2.sql` for what it decides and which locks it takes. Nodes share no row that each commit must change.
 //!
 //! What grows is ready to be partitioned: `records` by a hash of its log, which its primary key holds; `salts` by a hash of
 //! the record; numbers come from sequences, and no foreign key stands in the way. `schema_1.sql` says how.
@@ -13,6 +13,7 @@ mod commit;
 mod connect;
 mod keep;
 mod read;
+mod rows;
 mod schema;
 mod wait;
 mod writer;
@@ -32,8 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::backend::{
-    ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedAppend, SealedBatch,
-    SealedKey, Span, Stats,
+    ApiKeyRow, Backend, ChainRow, Listing, Progress, Protection, Row, SaltRow, SealedAppend,
+    SealedBatch, SealedKey, Span, Stats,
 };
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
@@ -42,6 +43,8 @@ use crate::postgres::commit::Prepared;
 use crate::postgres::connect::Server;
 use crate::postgres::wait::Waits;
 use crate::postgres::writer::Job;
+use crate::row_mac::{RowKey, RowState};
+use crate::verify::RowsRead;
 
 /// The store on PostgreSQL.
 pub(crate) struct Postgres {
@@ -58,6 +61,8 @@ struct Shared {
     writer: Name,
     durability: Durability,
     signer: OnceLock<Arc<Signer>>,
+    /// The key of row MACs, once the store's keys are open.
+    key: OnceLock<RowKey>,
     tenants: Mutex<HashMap<Tenant, i64>>,
     waits: Waits,
 }
@@ -70,12 +75,13 @@ impl Postgres {
         writer: Name,
     ) -> Result<Self, StoreError> {
         let server = Server::at(url, options.readers)?;
-        schema::migrate(&server, options.create).await?;
+        schema::migrate(&server, options.create && !options.read_only).await?;
         let shared = Arc::new(Shared {
             server,
             writer,
             durability: options.durability,
             signer: OnceLock::new(),
+            key: OnceLock::new(),
             tenants: Mutex::default(),
             waits: Waits::default(),
         });
@@ -128,6 +134,11 @@ impl Drop for Postgres {
 }
 
 impl Shared {
+    /// The key of row MACs.
+    fn key(&self) -> Result<&RowKey, StoreError> {
+        self.key.get().ok_or_else(crate::refusal::no_keys)
+    }
+
     /// The tenant's number, if it has one.
     async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>, StoreError> {
         if let Some(id) = self.tenants.lock().unwrap_or_else(PoisonError::into_inner).get(tenant) {
@@ -146,9 +157,8 @@ impl Shared {
         if let Some(id) = self.tenant(tenant).await? {
             return Ok(id);
         }
-        let sql = "INSERT INTO tenants (name, created) VALUES ($1, throughline_now()) \
-                   ON CONFLICT (name) DO NOTHING";
-        self.server.query(sql, &[&&*tenant.0]).await?;
+        let sql = "SELECT throughline_tenant($1, $2)";
+        self.server.query(sql, &[&self.key()?.bytes(), &&*tenant.0]).await?;
         let id = self.tenant(tenant).await?;
         id.ok_or_else(|| StoreError::Corrupt(format!("the tenant {tenant} vanished").into()))
     }
@@ -157,6 +167,15 @@ impl Shared {
 impl Backend for Postgres {
     fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt> {
         Box::pin(self.commit(batch))
+    }
+
+    fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
+        Box::pin(async move {
+            rows::protect(&self.shared, &protection).await?;
+            // Whoever opens the store gives the same key again.
+            drop(self.shared.key.set(protection.key));
+            Ok(())
+        })
     }
 
     fn sign_with(&self, signer: Arc<Signer>) {
@@ -254,6 +273,18 @@ impl Backend for Postgres {
         Box::pin(read::heads(&self.shared))
     }
 
+    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead> {
+        Box::pin(async move { rows::read(&self.shared, &key).await })
+    }
+
+    fn row_states(&self) -> Boxed<'_, Vec<RowState>> {
+        Box::pin(rows::states(&self.shared))
+    }
+
+    fn now(&self) -> Boxed<'_, i64> {
+        Box::pin(keep::now(&self.shared))
+    }
+
     fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
         Box::pin(read::manifests(&self.shared, after, limit))
     }
@@ -300,20 +331,12 @@ impl Backend for Postgres {
         Box::pin(keep::kept(&self.shared, begins))
     }
 
-    fn add_key(&self, key: ApiKeyRow) -> Boxed<'_, ()> {
-        Box::pin(keep::add_key(&self.shared, key))
-    }
-
-    fn key(&self, hash: Digest) -> Boxed<'_, Option<ApiKeyRow>> {
-        Box::pin(keep::key(&self.shared, hash))
+    fn key(&self, hash: Digest, revocation: i64) -> Boxed<'_, Option<(ApiKeyRow, bool)>> {
+        Box::pin(keep::key(&self.shared, hash, revocation))
     }
 
     fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>> {
         Box::pin(keep::keys(&self.shared, tenant))
-    }
-
-    fn revoke_key<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Boxed<'a, bool> {
-        Box::pin(keep::revoke_key(&self.shared, tenant, id))
     }
 
     fn scrub(&self) -> Boxed<'_, ()> {
@@ -322,6 +345,17 @@ impl Backend for Postgres {
 
     fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
         Box::pin(keep::backup::backup(&self.shared, to, progress))
+    }
+
+    fn version(&self) -> Boxed<'_, u32> {
+        Box::pin(async move {
+            let client = self.shared.server.client().await?;
+            schema::version(&self.shared.server, &client).await
+        })
+    }
+
+    fn is_stable(&self) -> bool {
+        true
     }
 
     fn check(&self) -> Boxed<'_, Vec<String>> {

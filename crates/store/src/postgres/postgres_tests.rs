@@ -19,6 +19,9 @@ use crate::chain::{GENESIS, Head, Header, Link, nature};
 use crate::options::Options;
 use crate::postgres::Postgres;
 
+/// A key of row MACs, for groups that are sent past a node.
+const KEY: &[u8] = &[5; 32];
+
 /// A database of its own, in which nothing is yet.
 async fn database() -> String {
     database_at(&throughline_testkit::postgres_url()).await
@@ -45,7 +48,10 @@ async fn node(url: &str, writer: &str) -> Arc<Postgres> {
 }
 
 async fn node_with(url: &str, writer: &str, options: &Options) -> Arc<Postgres> {
-    Arc::new(Postgres::open(url, options, Name::from(writer)).await.expect("the store opens"))
+    let node = Postgres::open(url, options, Name::from(writer)).await.expect("the store opens");
+    let node = Arc::new(node);
+    node.protect(crate::keys::test_protection()).await.expect("its rows are counted");
+    node
 }
 
 async fn commit(node: &Postgres, batch: SealedBatch) -> Result<Receipt, StoreError> {
@@ -92,6 +98,7 @@ fn batch() -> SealedBatch {
         asks: Vec::new(),
         takes: Vec::new(),
         erases: Vec::new(),
+        keys: Vec::new(),
     }
 }
 

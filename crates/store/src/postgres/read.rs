@@ -439,7 +439,10 @@ pub(super) fn digest(row: &tokio_postgres::Row, column: usize) -> Result<Digest,
     field::<&[u8]>(row, column)?.try_into().map_err(|_| damaged("a digest"))
 }
 
-fn digest_or_none(row: &tokio_postgres::Row, column: usize) -> Result<Option<Digest>, StoreError> {
+pub(super) fn digest_or_none(
+    row: &tokio_postgres::Row,
+    column: usize,
+) -> Result<Option<Digest>, StoreError> {
     let digest = field::<Option<&[u8]>>(row, column)?;
     digest.map(|digest| digest.try_into().map_err(|_| damaged("a digest"))).transpose()
 }

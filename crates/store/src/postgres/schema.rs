@@ -1,27 +1,32 @@
 //! The tables, version by version. Several processes may begin at once: one of them makes the tables, the others wait.
 
 use throughline_core::StoreError;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 use crate::postgres::connect::Server;
+use crate::postgres::keep::backup::TABLES;
 use crate::postgres::read::field;
 
-/// Each version's statements, the first one's first.
-const VERSIONS: [&[&str]; 1] = [&[include_str!("schema_1.sql"), include_str!("functions_1.sql")]];
+/// The version that this program writes.
+const KNOWN: u32 = 2;
+/// What makes the tables of a new store.
+const TABLES_1: &str = include_str!("schema_1.sql");
+/// What brings a store of version 1 to version 2.
+const TABLES_2: &str = include_str!("schema_2.sql");
+const FUNCTIONS: &str = include_str!("functions_2.sql");
 
-/// The lock that whoever makes tables holds. Other numbers after the first: see `functions_1.sql`.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
+/// The lock that whoever makes tables holds. Other numbers after the first: see `functions_2.sql`.
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
-/// Brings the database to the latest version.
+/// Makes the tables of a new store, and checks those of another. A store of version 1 stays one until its keys are open:
+/// see `rows.rs`.
 pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreError> {
     let mut client = server.client().await?;
-    let known = u32::try_from(VERSIONS.len()).unwrap_or(u32::MAX);
     // Who need not change anything needs no right to.
-    let found = version(server, &client).await?;
-    if found == known {
-        return Ok(());
+    if version(server, &client).await? > 0 {
+        return check_tables(server, &client).await;
     }
-    if found == 0 && !create {
+    if !create {
         return Err(StoreError::invalid(format!(
             "{} holds no store: create one, or check the name of the database",
             server.name()
@@ -42,20 +47,54 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreEr
                  applied timestamptz NOT NULL DEFAULT clock_timestamp())";
     transaction.batch_execute(table).await.map_err(error)?;
     // Another process may have made them since.
-    let found = latest(server, transaction.client()).await?;
-    for (version, statements) in (1u32..).zip(VERSIONS).filter(|(version, _)| *version > found) {
-        for statement in statements {
-            transaction.batch_execute(statement).await.map_err(error)?;
+    if latest(server, transaction.client()).await? == 0 {
+        let there = "SELECT to_regclass('records') IS NOT NULL";
+        let there = transaction.query_one(there, &[]).await.map_err(error)?;
+        if field::<bool>(&there, 0)? {
+            let problem = format!(
+                "{} has tables of a store and no schema version: restore a backup",
+                server.name()
+            );
+            return Err(StoreError::Corrupt(problem.into()));
         }
-        let version = i32::try_from(version).unwrap_or(i32::MAX);
-        let note = "INSERT INTO throughline_schema (version) VALUES ($1)";
-        transaction.execute(note, &[&version]).await.map_err(error)?;
+        transaction.batch_execute(TABLES_1).await.map_err(error)?;
+        upgrade(server, &transaction).await?;
     }
     transaction.commit().await.map_err(error)
 }
 
+/// Brings the tables and functions of version 1 to version 2. Rows get their MACs afterwards.
+pub(super) async fn upgrade(
+    server: &Server,
+    transaction: &Transaction<'_>,
+) -> Result<(), StoreError> {
+    let error = |error| server.error(error);
+    for statements in [TABLES_2, FUNCTIONS] {
+        transaction.batch_execute(statements).await.map_err(error)?;
+    }
+    let note = "INSERT INTO throughline_schema (version) VALUES ($1)";
+    let version = i32::try_from(KNOWN).unwrap_or(i32::MAX);
+    transaction.execute(note, &[&version]).await.map_err(error)?;
+    Ok(())
+}
+
+/// Whether all tables are there.
+async fn check_tables(server: &Server, client: &Client) -> Result<(), StoreError> {
+    let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).chain(["writers"]).collect();
+    let sql = "SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL LIMIT 1";
+    let missing = client.query_opt(sql, &[&names]).await.map_err(|error| server.error(error))?;
+    match missing {
+        None => Ok(()),
+        Some(row) => {
+            let table: String = field(&row, 0)?;
+            let problem = format!("{} has no table {table}: restore a backup", server.name());
+            Err(StoreError::Corrupt(problem.into()))
+        }
+    }
+}
+
 /// The version that the database has; 0 where there is no store yet.
-async fn version(server: &Server, client: &Client) -> Result<u32, StoreError> {
+pub(super) async fn version(server: &Server, client: &Client) -> Result<u32, StoreError> {
     let error = |error| server.error(error);
     let there = "SELECT to_regclass('throughline_schema') IS NOT NULL";
     if !field::<bool>(&client.query_one(there, &[]).await.map_err(error)?, 0)? {
@@ -69,8 +108,8 @@ async fn latest(server: &Server, client: &Client) -> Result<u32, StoreError> {
     let sql = "SELECT coalesce(max(version), 0) FROM throughline_schema";
     let latest = client.query_one(sql, &[]).await.map_err(|error| server.error(error))?;
     let found = u32::try_from(field::<i32>(&latest, 0)?).unwrap_or(0);
-    match u32::try_from(VERSIONS.len()) {
-        Ok(known) if found > known => Err(StoreError::NewerSchema { found, known }),
-        Ok(_) | Err(_) => Ok(found),
+    if found > KNOWN {
+        return Err(StoreError::NewerSchema { found, known: KNOWN });
     }
+    Ok(found)
 }

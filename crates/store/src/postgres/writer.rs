@@ -21,6 +21,7 @@ use crate::postgres::Shared;
 use crate::postgres::commit::{Columns, Prepared, moved, statement, verdict};
 use crate::postgres::connect::{DURABLE, is_contended, is_lost};
 use crate::postgres::read::{damaged, digest, field, number, text};
+use crate::row_mac::RowState;
 
 /// How many batches go out at once.
 const MOST_BATCHES: usize = 256;
@@ -162,7 +163,9 @@ impl Writer {
         let columns = Columns::of(group.iter().map(|(prepared, _)| prepared));
         let writer: Name = self.shared.writer.clone();
         let (writer, number, relaxed) = (&*writer, self.number, self.is_relaxed());
-        let params = columns.params([&writer, &number, &relaxed]);
+        let key = self.shared.key()?.clone();
+        let key = key.bytes();
+        let params = columns.params([&writer, &number, &relaxed, &key]);
         let began = Instant::now();
         let (mut unknown, mut tries) = (false, 0);
         loop {
@@ -271,12 +274,12 @@ impl Writer {
         if end.is_ok() && !self.moved.is_empty() {
             end = match self.heads().await {
                 Err(error) => Err(error),
-                Ok((now, heads)) => {
+                Ok((now, heads, rows)) => {
                     self.moved.clear();
-                    if heads.is_empty() {
+                    if rows.is_empty() {
                         Ok(())
                     } else {
-                        let manifest = series.next(now, heads);
+                        let manifest = series.next(now, heads, rows);
                         self.keep(&mut series, manifest).await
                     }
                 }
@@ -297,34 +300,44 @@ impl Writer {
         }
     }
 
-    /// The database's time, and the heads that moved, as they are there: what a crash took is not signed, and what was
+    /// The database's time, the heads that moved, and the sums of their rows, as they are there: what a crash took is not signed, and what was
     /// written without an answer is.
-    async fn heads(&mut self) -> Result<(i64, Vec<Head>), StoreError> {
+    async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>), StoreError> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
         let (client, _) = self.connection().await?;
-        let sql = "SELECT throughline_now(), t.name, s.position, s.link FROM tenants t \
+        let sql = "SELECT throughline_now(), t.name, s.position, s.link, s.changes, s.sums, \
+                   (SELECT value FROM kept WHERE name = 'tally') FROM tenants t \
                    JOIN segments s ON s.tenant = t.id \
-                   WHERE t.name = ANY ($1) AND s.writer = $2 AND s.position > 0 ORDER BY t.name";
+                   WHERE t.name = ANY ($1) AND s.writer = $2 ORDER BY t.name";
         let rows = client.query(sql, &[&names, &&*writer]).await;
         let rows = rows.map_err(|error| self.failed(error))?;
         let mut now = 0;
         let mut heads = Vec::with_capacity(rows.len());
+        let mut states = Vec::with_capacity(rows.len() + 1);
         for row in &rows {
             now = field(row, 0)?;
             let (tenant, position) = (Tenant(text(row, 1)?), number(row, 2)?);
-            heads.push(Head { tenant, writer: writer.clone(), position, link: digest(row, 3)? });
+            let segment = Some((tenant.clone(), writer.clone()));
+            states.push(RowState::new(segment, field(row, 4)?, field(row, 5)?));
+            if position > 0 {
+                let link = digest(row, 3)?;
+                heads.push(Head { tenant, writer: writer.clone(), position, link });
+            }
         }
-        Ok((now, heads))
+        let tally = rows.first().and_then(|row| field::<Option<&[u8]>>(row, 6).ok().flatten());
+        states.extend(tally.and_then(RowState::of_store));
+        Ok((now, heads, states))
     }
 
     async fn keep(&mut self, series: &mut Series, manifest: Manifest) -> Result<(), StoreError> {
+        let key = self.shared.key()?.clone();
         let kept = match self.connection().await {
             Err(error) => Err(error),
             Ok((client, _)) => {
-                let sql = "SELECT throughline_manifest($1, $2)";
+                let sql = "SELECT throughline_manifest($1, $2, $3)";
                 let signature = manifest.signature.as_slice();
-                let kept = client.query(sql, &[&manifest.body, &signature]).await;
+                let kept = client.query(sql, &[&key.bytes(), &manifest.body, &signature]).await;
                 kept.map_err(|error| self.failed(error))
             }
         };

@@ -1,17 +1,21 @@
 //! One batch: everything that could stop it is looked at first, then all of it is written.
 
-use rusqlite::params;
-use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, Written};
+use rusqlite::{Connection, OptionalExtension, params};
+use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, Written};
 
-use crate::backend::{SealedAppend, SealedBatch, SealedNode, SealedRecord};
+use crate::backend::{
+    ApiKeyRow, KeyChange, SealedAppend, SealedBatch, SealedKey, SealedNode, SealedRecord,
+};
 use crate::chain::Header;
 use crate::manifest::hex;
 use crate::refusal;
+use crate::row_mac::{API_KEYS, Field, LOGS, ONCE, PENDING, RECORDS, RowKey, TURN_KEYS, TURNS};
 use crate::sqlite::chains::{Chains, Segment};
 use crate::sqlite::erase::{check_kin, destroy};
 use crate::sqlite::hot::Hot;
-use crate::sqlite::keep::replace;
+use crate::sqlite::keep::{KEY, key_row};
 use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
+use crate::sqlite::tally;
 
 /// The row that no tenant has.
 const NOBODY: i64 = -1;
@@ -45,6 +49,7 @@ impl Chains {
         now: i64,
     ) -> Result<Receipt, Stop> {
         let db = hot.db;
+        let Some(key) = self.key.clone() else { return Err(refusal::no_keys().into()) };
         let known = self.tenant(db, &batch.tenant)?;
         // Nothing is found of a tenant that has nothing yet.
         let tenant = known.unwrap_or(NOBODY);
@@ -74,12 +79,11 @@ impl Chains {
         for erase in &batch.erases {
             check_kin(db, tenant, erase)?;
         }
+        for change in &batch.keys {
+            check_key(db, tenant, change)?;
+        }
         // From here on nothing but the database can stop it.
-        let tenant = if batch.appends.is_empty() && known.is_some() {
-            tenant
-        } else {
-            self.segment(db, &batch.tenant, now)?.tenant
-        };
+        let tenant = self.segment(db, &key, &batch.tenant, now)?.tenant;
         // A run's thread may be opened by the same batch, in whichever order they stand.
         for is_run in [false, true] {
             for (append, plan) in batch.appends.iter().zip(&mut plans) {
@@ -92,12 +96,12 @@ impl Chains {
             }
         }
         for (append, plan) in batch.appends.iter().zip(&mut plans) {
-            self.append(hot, &batch.tenant, append, plan, now)?;
+            self.append(hot, &key, &batch.tenant, append, plan, now)?;
             self.known.wrote(tenant, &append.log, plan);
         }
+        let segment = self.segment(db, &key, &batch.tenant, now)?;
         for id in &batch.takes {
-            let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
-            db.prepare_cached(take)?.execute(params![tenant, id, now])?;
+            take(db, &key, segment, id, now)?;
         }
         for asked in &batch.asks {
             let Some(plan) = plans.get(position_of(batch, &asked.log)?) else { continue };
@@ -105,20 +109,31 @@ impl Chains {
                 asked.expires_in.map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
             let expires = time.map(|time| now.saturating_add(time));
             let ask = "INSERT INTO pending VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)";
-            let row =
-                params![tenant, asked.id, asked.kind, plan.id, number(plan.last), now, expires];
+            let last = number(plan.last);
+            let row = params![tenant, asked.id, asked.kind, plan.id, last, now, expires];
             db.prepare_cached(ask)?.execute(row)?;
+            let pending = PendingRow {
+                id: &asked.id,
+                kind: &asked.kind,
+                log: plan.id,
+                seq: last,
+                opened: now,
+                expires,
+            };
+            segment.add_row(&key, &PENDING, &pending.fields(tenant, None));
         }
         for node in &batch.vault {
             let Some(plan) = plans.get(position_of(batch, &node.log)?) else { continue };
-            capture(hot, tenant, node, plan)?;
+            capture(hot, &key, segment, node, plan)?;
+        }
+        for change in &batch.keys {
+            change_key(db, &key, segment, change, now)?;
         }
         for erase in &batch.erases {
-            destroy(db, tenant, erase)?;
+            destroy(db, &key, segment, erase)?;
             if let Some((name, value)) = &erase.note {
-                replace(db, name, value)?;
+                tally::set_value(db, Some(&key), name, Some(value))?;
             }
-            self.known.clear();
         }
         let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
             log: append.log.clone(),
@@ -133,6 +148,11 @@ impl Chains {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
             let kept = format!("{name}\n{}", print(&receipt));
             db.prepare_cached(keep)?.execute(params![tenant, hash, kept])?;
+            let row = [tenant.into(), hash.as_slice().into(), kept.as_str().into()];
+            segment.add_row(&key, &ONCE, &row);
+        }
+        if !batch.erases.is_empty() {
+            self.known.clear();
         }
         Ok(receipt)
     }
@@ -140,13 +160,14 @@ impl Chains {
     fn append(
         &mut self,
         hot: &mut Hot<'_>,
+        key: &RowKey,
         tenant: &Tenant,
         append: &SealedAppend,
         plan: &mut Plan,
         now: i64,
     ) -> Result<(), Stop> {
         let writer = self.writer.clone();
-        let segment = self.segment(hot.db, tenant, now)?;
+        let segment = self.segment(hot.db, key, tenant, now)?;
         let mut bytes = 0;
         let mut latest = None;
         for record in &append.records {
@@ -170,7 +191,7 @@ impl Chains {
                 writer: &writer,
                 position: segment.next(),
             };
-            add_record(hot, segment, plan.id, &header, record)?;
+            add_record(hot, key, segment, plan.id, &header, record)?;
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
@@ -187,6 +208,14 @@ impl Chains {
             // A log that begins with old records was last written to when they were.
             append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)))
         ])?;
+        let is_new = append.opening.is_some();
+        if is_new || append.status.is_some() {
+            if !is_new {
+                segment.remove_row(key, &LOGS, &plan.row(segment.tenant, &append.log));
+            }
+            plan.status = append.status.clone().or(plan.status.take());
+            segment.add_row(key, &LOGS, &plan.row(segment.tenant, &append.log));
+        }
         Ok(())
     }
 }
@@ -194,6 +223,7 @@ impl Chains {
 /// Adds the record's row, and takes it into the chain.
 fn add_record(
     hot: &mut Hot<'_>,
+    key: &RowKey,
     segment: &mut Segment,
     log: i64,
     header: &Header<'_>,
@@ -232,6 +262,109 @@ fn add_record(
     ])?;
     let (id, salt) = (db.last_insert_rowid(), &record.salt);
     hot.add_salt.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
+    let row = [id, segment.tenant, log, number(header.seq), segment.id, number(header.position)];
+    segment.add_row(key, &RECORDS, &row.map(Field::Number));
+    Ok(())
+}
+
+/// Decides what waited.
+fn take(
+    db: &Connection,
+    key: &RowKey,
+    segment: &mut Segment,
+    id: &Name,
+    now: i64,
+) -> Result<(), rusqlite::Error> {
+    let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2
+                RETURNING kind, log, seq, opened, expires";
+    let mut take = db.prepare_cached(take)?;
+    let mut rows = take.query(params![segment.tenant, id, now])?;
+    while let Some(row) = rows.next()? {
+        let kind: Name = row.get(0)?;
+        let (log, seq, opened) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let pending = PendingRow { id, kind: &kind, log, seq, opened, expires: row.get(4)? };
+        segment.remove_row(key, &PENDING, &pending.fields(segment.tenant, None));
+        segment.add_row(key, &PENDING, &pending.fields(segment.tenant, Some(now)));
+    }
+    Ok(())
+}
+
+/// What waits for a person, as its MAC covers it.
+struct PendingRow<'r> {
+    id: &'r Name,
+    kind: &'r Name,
+    log: i64,
+    seq: i64,
+    opened: i64,
+    expires: Option<i64>,
+}
+
+impl PendingRow<'_> {
+    fn fields(&self, tenant: i64, taken: Option<i64>) -> [Field<'_>; 8] {
+        [
+            tenant.into(),
+            (&**self.id).into(),
+            (&**self.kind).into(),
+            self.log.into(),
+            self.seq.into(),
+            self.opened.into(),
+            self.expires.into(),
+            taken.into(),
+        ]
+    }
+}
+
+/// Whether an API key can be added or revoked.
+fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Stop> {
+    let find = "SELECT revoked IS NULL FROM api_keys WHERE tenant = ?1 AND id = ?2";
+    let find = |id: &Name| {
+        let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| row.get(0));
+        found.optional()
+    };
+    match change {
+        KeyChange::Add(row) if find(&row.id)?.is_none() => Ok(()),
+        KeyChange::Add(row) => Err(refusal::key_exists(&row.id).into()),
+        KeyChange::Revoke { id, .. } if find(id)? == Some(true) => Ok(()),
+        KeyChange::Revoke { id, .. } => Err(refusal::no_key(id).into()),
+    }
+}
+
+/// Adds or revokes an API key.
+fn change_key(
+    db: &Connection,
+    key: &RowKey,
+    segment: &mut Segment,
+    change: &KeyChange,
+    now: i64,
+) -> Result<(), rusqlite::Error> {
+    let tenant = segment.tenant;
+    match change {
+        KeyChange::Add(row) => {
+            let add =
+                "INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked, mac)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            db.prepare_cached(add)?.execute(params![
+                tenant,
+                row.id,
+                row.label,
+                row.limits,
+                row.hash,
+                now,
+                row.revoked,
+                row.mac
+            ])?;
+            segment.add_row(key, &API_KEYS, &row.fields(tenant));
+        }
+        KeyChange::Revoke { id, at, mac } => {
+            let find = format!("{KEY} WHERE k.tenant = ?1 AND k.id = ?2");
+            let row = db.prepare_cached(&find)?.query_row(params![tenant, id], key_row)?;
+            let revoke = "UPDATE api_keys SET revoked = ?3, mac = ?4 WHERE tenant = ?1 AND id = ?2";
+            db.prepare_cached(revoke)?.execute(params![tenant, id, at, mac])?;
+            segment.remove_row(key, &API_KEYS, &row.fields(tenant));
+            let row = ApiKeyRow { revoked: Some(*at), mac: Some(*mac), ..row };
+            segment.add_row(key, &API_KEYS, &row.fields(tenant));
+        }
+    }
     Ok(())
 }
 
@@ -246,7 +379,7 @@ fn open_log(
     let Some(opening) = &append.opening else { return Ok(()) };
     // What is brought in from elsewhere began when its first record says.
     let began = append.records.first().and_then(|record| record.at).unwrap_or(now);
-    hot.add_log.execute(params![
+    let row = params![
         tenant,
         append.log.0,
         kind_number(opening.kind),
@@ -255,17 +388,19 @@ fn open_log(
         opening.fork.as_ref().map(|fork| number(fork.at)),
         number(plan.last),
         began
-    ])?;
-    plan.id = hot.db.last_insert_rowid();
+    ];
+    (plan.id, plan.of) = hot.add_log.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(())
 }
 
 fn capture(
     hot: &mut Hot<'_>,
-    tenant: i64,
+    key: &RowKey,
+    segment: &mut Segment,
     node: &SealedNode,
     plan: &Plan,
 ) -> Result<(), rusqlite::Error> {
+    let tenant = segment.tenant;
     hot.add_turn.execute(params![
         tenant,
         node.id.0,
@@ -276,8 +411,24 @@ fn capture(
         node.prefix
     ])?;
     let turn = hot.db.last_insert_rowid();
-    for key in &node.keys {
-        hot.add_key.execute(params![tenant, key.kind.number(), key.hash, turn])?;
+    let row = [
+        turn.into(),
+        tenant.into(),
+        (&*node.id.0).into(),
+        node.parent.as_ref().map(|parent| &*parent.0).into(),
+        plan.id.into(),
+        number(plan.first).into(),
+        number(plan.last).into(),
+        node.prefix.as_ref().map(<[u8; 32]>::as_slice).into(),
+    ];
+    segment.add_row(key, &TURNS, &row);
+    for SealedKey { kind, hash } in &node.keys {
+        // A turn may have the same key twice.
+        if hot.add_key.execute(params![tenant, kind.number(), hash, turn])? > 0 {
+            let kind = i64::from(kind.number());
+            let row = [tenant.into(), kind.into(), hash.as_slice().into(), turn.into()];
+            segment.add_row(key, &TURN_KEYS, &row);
+        }
     }
     Ok(())
 }

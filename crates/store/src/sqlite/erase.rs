@@ -4,7 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{StoreError, kind};
 
 use crate::backend::Erase;
+use crate::row_mac::{LOGS, RowKey, RowMac, SegmentSums, TENANTS, Table};
+use crate::sqlite::chains::Segment;
 use crate::sqlite::commit::{Stop, number, unsigned};
+use crate::sqlite::{rows, tally};
 
 /// A record that loses its content: its row, its blob, and how many bytes it had.
 type Doomed = (i64, Option<i64>, i64);
@@ -24,7 +27,13 @@ pub(super) fn check_kin(db: &Connection, tenant: i64, erase: &Erase) -> Result<(
 }
 
 /// Destroys contents. What says that they were destroyed stays.
-pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), rusqlite::Error> {
+pub(super) fn destroy(
+    db: &Connection,
+    key: &RowKey,
+    segment: &mut Segment,
+    erase: &Erase,
+) -> Result<(), rusqlite::Error> {
+    let tenant = segment.tenant;
     let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
     let log = db.prepare_cached(log)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
     let Some(log) = log.optional()? else { return Ok(()) };
@@ -72,8 +81,40 @@ pub(super) fn destroy(db: &Connection, tenant: i64, erase: &Erase) -> Result<(),
     }
     let bytes: i64 = rows.iter().map(|(_, _, size)| size).sum();
     let gone = erase.seqs.is_none().then(|| erase.why.number());
+    count_log(db, key, segment, log, SegmentSums::remove)?;
     let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";
     db.prepare_cached(mark)?.execute(params![log, bytes, gone])?;
-    db.prepare_cached("UPDATE tenants SET era = era + 1 WHERE id = ?1")?.execute([tenant])?;
+    count_log(db, key, segment, log, SegmentSums::add)?;
+    count_era(db, key, tenant)
+}
+
+/// Counts the log's row in or out.
+fn count_log(
+    db: &Connection,
+    key: &RowKey,
+    segment: &mut Segment,
+    log: i64,
+    count: impl FnOnce(&mut SegmentSums, &'static Table, RowMac),
+) -> Result<(), rusqlite::Error> {
+    let find = format!("SELECT {} FROM logs WHERE id = ?1", LOGS.columns);
+    let mut find = db.prepare_cached(&find)?;
+    let mac = find.query_row([log], |row| rows::mac(row, key, &LOGS))?;
+    count(segment.sums(), &LOGS, mac);
     Ok(())
+}
+
+/// Something of the tenant was destroyed once more.
+fn count_era(db: &Connection, key: &RowKey, tenant: i64) -> Result<(), rusqlite::Error> {
+    let find = format!("SELECT {} FROM tenants WHERE id = ?1", TENANTS.columns);
+    let mac = || {
+        let mut find = db.prepare_cached(&find)?;
+        find.query_row([tenant], |row| rows::mac(row, key, &TENANTS))
+    };
+    let before = mac()?;
+    db.prepare_cached("UPDATE tenants SET era = era + 1 WHERE id = ?1")?.execute([tenant])?;
+    let after = mac()?;
+    tally::change(db, key, |sums| {
+        sums.remove(&TENANTS, before);
+        sums.add(&TENANTS, after);
+    })
 }

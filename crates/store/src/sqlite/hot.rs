@@ -30,7 +30,7 @@ impl<'db> Hot<'db> {
             commit: db.prepare_cached("COMMIT")?,
             find_log: db.prepare_cached(
                 "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
-                 l.fork_at FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+                 l.fork_at, l.of, l.fork, l.status FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
                  WHERE l.tenant = ?1 AND l.name = ?2",
             )?,
             find_lease: db.prepare_cached(
@@ -40,7 +40,7 @@ impl<'db> Hot<'db> {
             add_log: db.prepare_cached(
                 "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes, created,
                  updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4), ?5,
-                 ?6, ?7, 0, 0, ?8, ?8)",
+                 ?6, ?7, 0, 0, ?8, ?8) RETURNING id, of",
             )?,
             add_record: db.prepare_cached(
                 "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
@@ -59,8 +59,10 @@ impl<'db> Hot<'db> {
             )?,
             add_key: db
                 .prepare_cached("INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)")?,
-            move_head: db
-                .prepare_cached("UPDATE segments SET position = ?2, link = ?3 WHERE id = ?1")?,
+            move_head: db.prepare_cached(
+                "UPDATE segments SET position = ?2, link = ?3, changes = ?4, sums = ?5, mac = ?6
+                 WHERE id = ?1",
+            )?,
             now: db.prepare_cached(NOW)?,
             version: db.prepare_cached("PRAGMA data_version")?,
         })

@@ -10,20 +10,25 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use throughline_core::{Digest, Fence, Lease, LogId, Name, StoreError, Tenant};
 
 use crate::backend::{ApiKeyRow, Progress, Salt, SaltRow, Stats};
+use crate::refusal::no_keys;
+use crate::row_mac::RowKey;
+use crate::sqlite::chains::tenant_made;
 use crate::sqlite::commit::{Stop, number, unsigned};
 use crate::sqlite::hot::now;
 use crate::sqlite::read::{Readers, instant};
-use crate::sqlite::schema::{Access, connect, failure, make_private, wait_for};
+use crate::sqlite::schema::{Access, connect, failure, make_private, version, wait_for};
+use crate::sqlite::tally;
 
 pub(super) fn lease(
     db: &Connection,
+    key: Option<&RowKey>,
     tenant: &Tenant,
     log: &LogId,
     owner: &Name,
     time: Duration,
 ) -> Result<Lease, Stop> {
     let now = now(db)?;
-    let tenant = tenant_id(db, tenant, now)?;
+    let tenant = tenant_made(db, key.ok_or_else(no_keys)?, tenant, now)?;
     let find = "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2";
     let held = db.prepare_cached(find)?.query_row(params![tenant, log.0], |row| {
         Ok((row.get::<_, Name>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
@@ -85,31 +90,17 @@ fn lease_of(log: &LogId, fence: i64, until: i64) -> Result<Lease, Stop> {
     Ok(Lease { fence, until: instant(until) })
 }
 
-fn tenant_id(db: &Connection, tenant: &Tenant, now: i64) -> Result<i64, rusqlite::Error> {
-    let add = "INSERT INTO tenants (name, created) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-    db.prepare_cached(add)?.execute(params![tenant.0, now])?;
-    let find = "SELECT id FROM tenants WHERE name = ?1";
-    db.prepare_cached(find)?.query_row([&tenant.0], |row| row.get(0))
-}
-
-pub(super) fn keep(db: &Connection, name: &str, value: &[u8]) -> Result<Bytes, Stop> {
-    let add = "INSERT INTO kept VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-    db.prepare_cached(add)?.execute(params![name, value])?;
-    let find = "SELECT value FROM kept WHERE name = ?1";
-    let value: Vec<u8> = db.prepare_cached(find)?.query_row([name], |row| row.get(0))?;
-    Ok(Bytes::from(value))
-}
-
-pub(super) fn replace(db: &Connection, name: &str, value: &[u8]) -> Result<(), Stop> {
-    let set = "INSERT INTO kept VALUES (?1, ?2)
-               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    db.prepare_cached(set)?.execute(params![name, value])?;
-    Ok(())
-}
-
-pub(super) fn discard(db: &Connection, name: &str) -> Result<(), Stop> {
-    db.prepare_cached("DELETE FROM kept WHERE name = ?1")?.execute([name])?;
-    Ok(())
+pub(super) fn keep(
+    db: &Connection,
+    key: Option<&RowKey>,
+    name: &str,
+    value: &Bytes,
+) -> Result<Bytes, Stop> {
+    if let Some(kept) = tally::value(db, name)? {
+        return Ok(kept);
+    }
+    tally::set_value(db, key, name, Some(value))?;
+    Ok(value.clone())
 }
 
 pub(super) fn kept(db: &Connection, begins: &str) -> Result<Vec<(String, Bytes)>, rusqlite::Error> {
@@ -146,22 +137,23 @@ pub(super) fn rewrap(db: &Connection, salts: &[SaltRow]) -> Result<(), Stop> {
     Ok(())
 }
 
-pub(super) fn add_key(db: &Connection, key: &ApiKeyRow) -> Result<(), Stop> {
-    let now = now(db)?;
-    let tenant = tenant_id(db, &key.tenant, now)?;
-    let add = "INSERT INTO api_keys (tenant, id, label, limits, hash, created)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let values = params![tenant, key.id, key.label, key.limits, key.hash, now];
-    db.prepare_cached(add)?.execute(values)?;
-    Ok(())
-}
-
-const KEY: &str = "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked
+pub(super) const KEY: &str =
+    "SELECT t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked, k.mac
                    FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
-pub(super) fn key(db: &Connection, hash: &Digest) -> Result<Option<ApiKeyRow>, rusqlite::Error> {
+pub(super) fn key(
+    db: &Connection,
+    hash: &Digest,
+    revocation: i64,
+) -> Result<Option<(ApiKeyRow, bool)>, rusqlite::Error> {
     let find = format!("{KEY} WHERE k.hash = ?1 AND k.revoked IS NULL");
-    db.prepare_cached(&find)?.query_row([hash], key_row).optional()
+    let found = db.prepare_cached(&find)?.query_row([hash], key_row).optional()?;
+    let Some(found) = found else { return Ok(None) };
+    // The record is the tenant's own: another tenant's row that was moved does not pass its MAC.
+    let revoked = "SELECT 1 FROM records WHERE about = ?2
+                   AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
+    let is_revoked = db.prepare_cached(revoked)?.exists(params![found.tenant.0, revocation])?;
+    Ok(Some((found, is_revoked)))
 }
 
 pub(super) fn keys(db: &Connection, tenant: &Tenant) -> Result<Vec<ApiKeyRow>, rusqlite::Error> {
@@ -170,14 +162,7 @@ pub(super) fn keys(db: &Connection, tenant: &Tenant) -> Result<Vec<ApiKeyRow>, r
     find.query_map([&tenant.0], key_row)?.collect()
 }
 
-pub(super) fn revoke_key(db: &Connection, tenant: &Tenant, id: &str) -> Result<bool, Stop> {
-    let now = now(db)?;
-    let revoke = "UPDATE api_keys SET revoked = ?3 WHERE id = ?2 AND revoked IS NULL
-                  AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
-    Ok(db.prepare_cached(revoke)?.execute(params![tenant.0, id, now])? > 0)
-}
-
-fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
+pub(super) fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
     Ok(ApiKeyRow {
         tenant: Tenant(row.get(0)?),
         id: row.get(1)?,
@@ -186,6 +171,7 @@ fn key_row(row: &rusqlite::Row<'_>) -> Result<ApiKeyRow, rusqlite::Error> {
         hash: row.get(4)?,
         created: row.get(5)?,
         revoked: row.get(6)?,
+        mac: row.get(7)?,
     })
 }
 
@@ -219,11 +205,10 @@ pub(super) async fn scrub(path: &Path, patience: Duration) -> Result<(), StoreEr
     cutting.await.map_err(|_| StoreError::Closed)?
 }
 
-/// A durable commit that changes nothing.
-fn touch(db: &Connection) -> Result<(), rusqlite::Error> {
-    let touch = "INSERT INTO kept VALUES ('scrubbed', ?1)
-                 ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    db.execute(touch, [now(db)?.to_be_bytes()]).map(|_| ())
+/// Makes the commit that follows a write to the file, which changes nothing: the header is written as it is.
+pub(super) fn touch(db: &Connection) -> Result<(), rusqlite::Error> {
+    let version = version(db)?;
+    db.pragma_update(None, "user_version", version)
 }
 
 pub(super) fn stats(db: &Connection, path: &Path) -> Result<Stats, rusqlite::Error> {
@@ -293,6 +278,21 @@ pub(super) fn check(db: &Connection) -> Result<Vec<String>, rusqlite::Error> {
              WHERE o.id = p.id AND o.tenant = l.tenant))",
         ),
         ("segments", "segments g WHERE NOT EXISTS (SELECT 1 FROM tenants t WHERE t.id = g.tenant)"),
+        (
+            "captured turns",
+            "turns u WHERE NOT EXISTS (SELECT 1 FROM logs l WHERE l.id = u.log
+             AND l.tenant = u.tenant AND u.last <= l.last AND u.first <= u.last + 1)",
+        ),
+        (
+            "keys of captured turns",
+            "turn_keys k WHERE NOT EXISTS (SELECT 1 FROM turns u WHERE u.id = k.turn
+             AND u.tenant = k.tenant)",
+        ),
+        (
+            "questions",
+            "pending p WHERE NOT EXISTS (SELECT 1 FROM logs l WHERE l.id = p.log
+             AND l.tenant = p.tenant AND p.seq <= l.last)",
+        ),
     ];
     for (what, strays) in strays {
         let count: i64 =

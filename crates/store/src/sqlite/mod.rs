@@ -10,7 +10,9 @@ mod hot;
 mod keep;
 mod plan;
 mod read;
+mod rows;
 mod schema;
+mod tally;
 mod wait;
 mod writer;
 
@@ -26,22 +28,29 @@ use throughline_core::{
 };
 
 use crate::backend::{
-    ApiKeyRow, Backend, ChainRow, Listing, Progress, Row, SaltRow, SealedBatch, SealedKey, Span,
-    Stats,
+    ApiKeyRow, Backend, ChainRow, Listing, Progress, Protection, Row, SaltRow, SealedBatch,
+    SealedKey, Span, Stats,
 };
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
 use crate::options::Options;
+use crate::row_mac::{RowKey, RowState};
+use crate::sqlite::commit::Stop;
 use crate::sqlite::read::Readers;
+use crate::sqlite::schema::Access;
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
+use crate::verify::RowsRead;
 
 pub(crate) use crate::sqlite::schema::create_for_backup;
 
 /// A store in an SQLite file.
 pub(crate) struct Sqlite {
-    writer: WriterHandle,
+    /// Nothing where the file is only read.
+    writer: Option<WriterHandle>,
     readers: Readers,
+    /// When a file that is only read was last changed, as it was opened.
+    changed: Option<std::time::SystemTime>,
     waiters: Arc<Waiters>,
     path: PathBuf,
     patience: Duration,
@@ -56,23 +65,60 @@ impl Sqlite {
     ) -> Result<Self, StoreError> {
         let (path, options) = (path.to_owned(), options.clone());
         let opening = tokio::task::spawn_blocking(move || {
-            let database = schema::open(&path, options.create, options.patience)?;
             let waiters = Arc::new(Waiters::new(&path));
-            let readers = Readers::new(&path, options.readers, options.patience);
+            let patience = options.patience;
+            let readers = |access| Readers::new(&path, options.readers, patience, access);
+            if options.read_only {
+                let changed = last_change(&path);
+                let access = schema::open_read_only(&path)?;
+                let changed = changed.filter(|_| access == Access::Immutable);
+                let (writer, readers) = (None, readers(access));
+                return Ok(Self { writer, readers, changed, waiters, path, patience });
+            }
+            let database = schema::open(&path, options.create, patience)?;
             let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
-            Ok(Self { writer, readers, waiters, path, patience: options.patience })
+            let (writer, readers) = (Some(writer), readers(Access::Read));
+            Ok(Self { writer, readers, changed: None, waiters, path, patience })
         });
         opening.await.map_err(|_| StoreError::Closed)?
     }
 }
 
+impl Sqlite {
+    fn writer(&self) -> Result<&WriterHandle, StoreError> {
+        let name = || Name::from(self.path.display().to_string());
+        self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly(name()))
+    }
+
+    /// Does something on the writer's connection, in a transaction of its own.
+    fn act<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        match self.writer() {
+            Ok(writer) => writer.act(act),
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+}
+
+fn last_change(path: &Path) -> Option<std::time::SystemTime> {
+    std::fs::metadata(path).and_then(|file| file.modified()).ok()
+}
+
 impl Backend for Sqlite {
     fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt> {
-        Box::pin(self.writer.commit(batch))
+        Box::pin(async move { self.writer()?.commit(batch).await })
+    }
+
+    fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
+        Box::pin(async move { self.writer()?.protect(protection).await })
     }
 
     fn sign_with(&self, signer: Arc<Signer>) {
-        self.writer.sign_with(signer);
+        if let Some(writer) = &self.writer {
+            writer.sign_with(signer);
+        }
     }
 
     fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
@@ -132,7 +178,7 @@ impl Backend for Sqlite {
         time: Duration,
     ) -> Boxed<'a, Lease> {
         let (tenant, log, owner) = (tenant.clone(), log.clone(), Name::from(owner));
-        self.writer.act(move |db| keep::lease(db, &tenant, &log, &owner, time))
+        self.act(move |db, key| keep::lease(db, key, &tenant, &log, &owner, time))
     }
 
     fn renew<'a>(
@@ -143,12 +189,12 @@ impl Backend for Sqlite {
         time: Duration,
     ) -> Boxed<'a, Lease> {
         let (tenant, log) = (tenant.clone(), log.clone());
-        self.writer.act(move |db| keep::renew(db, &tenant, &log, fence, time))
+        self.act(move |db, _| keep::renew(db, &tenant, &log, fence, time))
     }
 
     fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
         let (tenant, log) = (tenant.clone(), log.clone());
-        self.writer.act(move |db| keep::release(db, &tenant, &log, fence))
+        self.act(move |db, _| keep::release(db, &tenant, &log, fence))
     }
 
     fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight> {
@@ -181,6 +227,18 @@ impl Backend for Sqlite {
         self.readers.read(read::heads)
     }
 
+    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead> {
+        self.readers.read(move |db| rows::read(db, &key))
+    }
+
+    fn row_states(&self) -> Boxed<'_, Vec<RowState>> {
+        self.readers.read(rows::states)
+    }
+
+    fn now(&self) -> Boxed<'_, i64> {
+        self.readers.read(hot::now)
+    }
+
     fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
         self.readers.read(move |db| read::manifests(db, after, limit))
     }
@@ -209,22 +267,22 @@ impl Backend for Sqlite {
     }
 
     fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
-        self.writer.act(move |db| keep::rewrap(db, &salts))
+        self.act(move |db, _| keep::rewrap(db, &salts))
     }
 
     fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, Bytes> {
         let name = name.to_owned();
-        self.writer.act(move |db| keep::keep(db, &name, &value))
+        self.act(move |db, key| keep::keep(db, key, &name, &value))
     }
 
     fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()> {
         let name = name.to_owned();
-        self.writer.act(move |db| keep::replace(db, &name, &value))
+        self.act(move |db, key| Ok(tally::set_value(db, key, &name, Some(&value))?))
     }
 
     fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
         let name = name.to_owned();
-        self.writer.act(move |db| keep::discard(db, &name))
+        self.act(move |db, key| Ok(tally::set_value(db, key, &name, None)?))
     }
 
     fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
@@ -232,22 +290,13 @@ impl Backend for Sqlite {
         self.readers.read(move |db| keep::kept(db, &begins))
     }
 
-    fn add_key(&self, key: ApiKeyRow) -> Boxed<'_, ()> {
-        self.writer.act(move |db| keep::add_key(db, &key))
-    }
-
-    fn key(&self, hash: Digest) -> Boxed<'_, Option<ApiKeyRow>> {
-        self.readers.read(move |db| keep::key(db, &hash))
+    fn key(&self, hash: Digest, revocation: i64) -> Boxed<'_, Option<(ApiKeyRow, bool)>> {
+        self.readers.read(move |db| keep::key(db, &hash, revocation))
     }
 
     fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>> {
         let tenant = tenant.clone();
         self.readers.read(move |db| keep::keys(db, &tenant))
-    }
-
-    fn revoke_key<'a>(&'a self, tenant: &'a Tenant, id: &'a str) -> Boxed<'a, bool> {
-        let (tenant, id) = (tenant.clone(), id.to_owned());
-        self.writer.act(move |db| keep::revoke_key(db, &tenant, &id))
     }
 
     fn scrub(&self) -> Boxed<'_, ()> {
@@ -256,6 +305,16 @@ impl Backend for Sqlite {
 
     fn backup<'a>(&'a self, to: PathBuf, progress: Progress<'a>) -> Boxed<'a, ()> {
         Box::pin(keep::backup(&self.readers, to, progress))
+    }
+
+    fn version(&self) -> Boxed<'_, u32> {
+        let version = |db: &Connection| Ok(u32::try_from(schema::version(db)?).unwrap_or(0));
+        self.readers.read(version)
+    }
+
+    fn is_stable(&self) -> bool {
+        let is_same = |changed| last_change(&self.path) == Some(changed);
+        self.changed.is_none_or(|changed| is_same(changed) && !schema::has_wal(&self.path))
     }
 
     fn check(&self) -> Boxed<'_, Vec<String>> {
@@ -267,7 +326,10 @@ impl Backend for Sqlite {
             // Readers go first, so that the writer can cut the WAL.
             self.waiters.close();
             self.readers.close().await;
-            self.writer.close().await
+            match &self.writer {
+                Some(writer) => writer.close().await,
+                None => Ok(()),
+            }
         })
     }
 }

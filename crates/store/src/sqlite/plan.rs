@@ -10,7 +10,8 @@ use throughline_core::{ForkPoint, LogId, LogKind, Name, PendingStatus, Receipt, 
 use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::nature;
 use crate::refusal;
-use crate::sqlite::commit::{Stop, kind_of, read, unsigned};
+use crate::row_mac::Field;
+use crate::sqlite::commit::{Stop, kind_number, kind_of, number, read, unsigned};
 use crate::sqlite::hot::Hot;
 
 /// A log, as it is before and then after the batch.
@@ -18,8 +19,12 @@ use crate::sqlite::hot::Hot;
 pub(super) struct Plan {
     /// Its row; one that the batch opens has none yet.
     pub(super) id: i64,
-    /// The row of the log that it forks off.
+    /// The row of the log that it forks off, and where.
     pub(super) parent: Option<i64>,
+    fork_at: Option<u64>,
+    /// The row of the thread of a run.
+    pub(super) of: Option<i64>,
+    pub(super) status: Option<Name>,
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) events: u64,
@@ -30,6 +35,24 @@ pub(super) struct Plan {
     /// Why its content is gone.
     gone: Option<i16>,
     lease: Option<HeldBy>,
+}
+
+impl Plan {
+    /// The log's row, as its MAC covers it.
+    pub(super) fn row<'r>(&'r self, tenant: i64, log: &'r LogId) -> [Field<'r>; 9] {
+        let kind = if self.is_thread { LogKind::Thread } else { LogKind::Run };
+        [
+            self.id.into(),
+            tenant.into(),
+            (&*log.0).into(),
+            i64::from(kind_number(kind)).into(),
+            self.of.into(),
+            self.parent.into(),
+            self.fork_at.map(number).into(),
+            self.status.as_deref().into(),
+            self.gone.map(i64::from).into(),
+        ]
+    }
 }
 
 /// The lease of a log: its owner, its fence, and until when.
@@ -109,6 +132,9 @@ pub(super) fn plan(
             let new = Plan {
                 id: 0,
                 parent: None,
+                fork_at: None,
+                of: None,
+                status: None,
                 first: 0,
                 last: 0,
                 events: 0,
@@ -135,6 +161,7 @@ pub(super) fn plan(
                     }
                     Some(parent) => Plan {
                         parent: Some(parent.id),
+                        fork_at: Some(fork.at),
                         last: fork.at,
                         rewinds: rewinds_until(&parent.rewinds, fork.at),
                         ..new
@@ -207,7 +234,10 @@ fn find_log(hot: &mut Hot<'_>, tenant: i64, log: &LogId) -> Result<Option<Plan>,
         let kind = kind_of(row.get(5)?)?;
         Ok(Plan {
             id: row.get(0)?,
-            parent: None,
+            parent: row.get(10)?,
+            fork_at: row.get::<_, Option<i64>>(8)?.map(unsigned),
+            of: row.get(9)?,
+            status: row.get(11)?,
             first: 0,
             last: unsigned(row.get(1)?),
             events: unsigned(row.get(2)?),

@@ -31,13 +31,14 @@ pub(super) struct Readers {
     permits: Arc<Semaphore>,
     count: u32,
     patience: Duration,
+    access: Access,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, count: usize, patience: Duration) -> Self {
+    pub(super) fn new(path: &Path, count: usize, patience: Duration, access: Access) -> Self {
         let count = u32::try_from(count.clamp(1, 1024)).unwrap_or(1024);
         let permits = Arc::new(Semaphore::new(usize::try_from(count).unwrap_or(1)));
-        Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience }
+        Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -76,13 +77,13 @@ impl Readers {
             let permit = self.permits.clone().acquire_owned().await;
             let permit = permit.map_err(|_| StoreError::Closed)?;
             let (path, idle) = (self.path.clone(), self.idle.clone());
-            let patience = self.patience;
+            let (patience, access) = (self.patience, self.access);
             let reading = tokio::task::spawn_blocking(move || {
                 wait_for(patience);
                 let db = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let outcome = match db {
                     Some(db) => Ok(db),
-                    None => connect(&path, Access::Read),
+                    None => connect(&path, access),
                 };
                 // A connection that failed is not used again.
                 let outcome = outcome.and_then(|db| Ok((read(&db)?, db)));

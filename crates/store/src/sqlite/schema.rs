@@ -11,8 +11,30 @@ use throughline_core::{Name, StoreError};
 /// Says "Thru" at the place where SQLite files say whose they are.
 const APPLICATION: i32 = 0x5468_7275;
 
-/// The migrations, oldest first. A file's version is the number of those that were done.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+/// The migrations, oldest first. A file's version is the number of those that were done. The second one needs the store's
+/// keys, so it is done once they are open: see `rows.rs`.
+pub(super) const MIGRATIONS: [&str; 2] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+/// The version that this program writes.
+pub(super) const KNOWN: i64 = 2;
+
+/// The tables of every version.
+const TABLES: [&str; 14] = [
+    "tenants",
+    "logs",
+    "records",
+    "salts",
+    "blobs",
+    "segments",
+    "manifests",
+    "once",
+    "leases",
+    "pending",
+    "turns",
+    "turn_keys",
+    "api_keys",
+    "kept",
+];
 
 thread_local! {
     /// How many milliseconds connections on this thread wait for another process.
@@ -47,9 +69,35 @@ pub(crate) fn open(
     if is_new {
         make_private(path);
     }
+    if !create && is_empty(&db).map_err(|error| failure(error, path))? {
+        return Err(no_store(path));
+    }
     patiently(patience, || write_ahead(&db)).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
+}
+
+/// Checks a file that is only read, and says how to open it. Where nobody writes to it, no file is made beside it.
+pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
+    if !path.exists() {
+        return Err(StoreError::NotFound { what: "store", name: shown(path) });
+    }
+    let access = if has_wal(path) { Access::Read } else { Access::Immutable };
+    let sqlite = |error| failure(error, path);
+    let db = plain(path, access).map_err(sqlite)?;
+    check_owner(&db, path)?;
+    if is_empty(&db).map_err(sqlite)? {
+        return Err(no_store(path));
+    }
+    check_tables(&db, path)?;
+    Ok(access)
+}
+
+/// Whether somebody writes to the file, or left changes beside it.
+pub(super) fn has_wal(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    std::fs::metadata(wal).is_ok_and(|file| file.len() > 0)
 }
 
 /// A new file is for its owner's eyes only. Where that cannot be, it is as others are.
@@ -73,6 +121,8 @@ pub(crate) enum Access {
     Write,
     /// One of those that read.
     Read,
+    /// One that reads a file to which nobody writes.
+    Immutable,
 }
 
 /// A connection that works as all of ours do.
@@ -89,8 +139,13 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Access::Immutable => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
     };
-    let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let address = match access {
+        Access::Write | Access::Read => path.to_owned(),
+        Access::Immutable => immutable(path),
+    };
+    let mut db = Connection::open_with_flags(address, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // SQLite opens what it cannot write to, and fails later with something else.
     if access == Access::Write && db.is_readonly("main")? {
         let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
@@ -102,6 +157,13 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     db.set_prepared_statement_cache_capacity(64);
     db.pragma_update(None, "cache_size", -16_000)?;
     Ok(db)
+}
+
+/// The address of a file that SQLite locks nowhere and makes no file beside.
+fn immutable(path: &Path) -> std::path::PathBuf {
+    let path = path.to_string_lossy();
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{path}?immutable=1").into()
 }
 
 /// Only WAL lets others read while one writes; FULL waits for the disk at each commit.
@@ -183,29 +245,61 @@ fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Makes the tables in a new file, and checks those of another. A store of version 1 stays one until its keys are open.
 fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     let sqlite = |error| failure(error, path);
-    if version(db).map_err(sqlite)? == known {
-        return Ok(());
+    if version(db).map_err(sqlite)? != 0 {
+        return check_tables(db, path);
     }
     // Whoever comes second finds the version that the first has written.
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
-    let found = version(&change).map_err(sqlite)?;
-    if found > known {
-        let narrow = |version| u32::try_from(version).unwrap_or(u32::MAX);
-        return Err(StoreError::NewerSchema { found: narrow(found), known: narrow(known) });
-    }
     check_owner(&change, path)?;
-    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+    if !is_empty(&change).map_err(sqlite)? {
+        return check_tables(&change, path);
+    }
+    for migration in MIGRATIONS {
         change.execute_batch(migration).map_err(sqlite)?;
     }
     change.pragma_update(None, "application_id", APPLICATION).map_err(sqlite)?;
-    change.pragma_update(None, "user_version", known).map_err(sqlite)?;
+    change.pragma_update(None, "user_version", KNOWN).map_err(sqlite)?;
     change.commit().map_err(sqlite)
 }
 
-fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
+/// Whether the file has a version that this program knows, and all tables.
+fn check_tables(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let sqlite = |error| failure(error, path);
+    let place = path.display();
+    let found = version(db).map_err(sqlite)?;
+    if found > KNOWN {
+        let narrow = |version| u32::try_from(version).unwrap_or(u32::MAX);
+        return Err(StoreError::NewerSchema { found: narrow(found), known: narrow(KNOWN) });
+    }
+    if found < 1 {
+        let problem = format!(
+            "{place} has tables of a store and the schema version {found}, which no version of \
+             Throughline writes: restore a backup"
+        );
+        return Err(StoreError::Corrupt(problem.into()));
+    }
+    for table in TABLES {
+        let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        if !db.prepare(find).and_then(|mut find| find.exists([table])).map_err(sqlite)? {
+            let problem = format!("{place} has no table {table}: restore a backup");
+            return Err(StoreError::Corrupt(problem.into()));
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(db: &Connection) -> Result<bool, rusqlite::Error> {
+    db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+fn no_store(path: &Path) -> StoreError {
+    StoreError::invalid(format!("{} is empty and holds no store: check its name", path.display()))
+}
+
+pub(super) fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
     db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0))
 }
 
@@ -213,6 +307,11 @@ fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
 pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
     // The index of the WAL grows too, and says it in its own way where there is no room.
     const NO_ROOM_FOR_INDEX: i32 = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+    if let rusqlite::Error::ToSqlConversionFailure(inner) = &error
+        && let Some(own) = inner.downcast_ref::<StoreError>()
+    {
+        return own.clone();
+    }
     let extended = error.sqlite_error().map(|error| error.extended_code);
     let place = path.display();
     match error.sqlite_error_code() {

@@ -10,14 +10,17 @@ use rusqlite::Connection;
 use throughline_core::{Boxed, Name, Receipt, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::backend::SealedBatch;
-use crate::manifest::{Series, Signer};
+use crate::backend::{Protection, SealedBatch};
+use crate::manifest::{Manifest, Series, Signer};
 use crate::options::{Durability, Options};
+use crate::row_mac::{RowKey, RowState};
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::Stop;
 use crate::sqlite::hot::{Hot, now};
+use crate::sqlite::keep::touch;
 use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::wait::Waiters;
+use crate::sqlite::{rows, tally};
 
 /// How many batches one transaction takes at most, so that the first need not wait for too many others.
 const GROUP: usize = 256;
@@ -223,15 +226,31 @@ impl WriterHandle {
         receipt.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Gives the writer the key of row MACs, and the store its sums where it has none.
+    pub(super) fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
+        self.run(move |writer| {
+            writer.act(|db, _| rows::protect(db, &protection))?;
+            writer.chains.key = Some(protection.key);
+            Ok(())
+        })
+    }
+
     /// Does something on the writer's connection, in a transaction of its own.
     pub(super) fn act<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection) -> Result<T, Stop> + Send + 'static,
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop> + Send + 'static,
+    ) -> Boxed<'_, T> {
+        self.run(move |writer| writer.act(act))
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Boxed<'_, T> {
         let (reply, answer) = oneshot::channel();
         let job = Job::Act(Box::new(move |writer: &mut Writer<'_>| {
             // Whoever asked may have gone meanwhile.
-            drop(reply.send(writer.act(act)));
+            drop(reply.send(work(writer)));
         }));
         let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
         Box::pin(async move {
@@ -402,15 +421,15 @@ impl Writer<'_> {
                 Err(Stop::Failed(error)) => return Err(error),
             });
         }
-        self.chains.write_heads(hot)?;
-        let moved = self.chains.moved();
-        let manifest = match &self.series {
-            Some(series) if self.chains.is_manifest_due(now) && !moved.is_empty() => {
-                let manifest = series.next(now, moved);
-                write_manifest(self.db, &manifest)?;
-                Some(manifest)
+        let key = self.chains.key.clone();
+        if let Some(key) = &key {
+            self.chains.write_heads(hot, key)?;
+        }
+        let manifest = match (&self.series, &key) {
+            (Some(series), Some(key)) if self.chains.is_manifest_due(now) => {
+                sign(self.db, key, series, &self.chains, now)?
             }
-            Some(_) | None => None,
+            (_, _) => None,
         };
         hot.commit.execute([])?;
         self.chains.committed();
@@ -448,16 +467,14 @@ impl Writer<'_> {
             |error| error,
             |writer| {
                 let now = now(writer.db)?;
-                let Some(series) = writer.series.as_ref().filter(|_| wanted) else {
+                let (series, key) = (writer.series.as_ref(), writer.chains.key.as_ref());
+                let (Some(series), Some(key), true) = (series, key, wanted) else {
                     // Any commit takes with it what earlier ones left in memory.
-                    let touch = "INSERT INTO kept VALUES ('flushed', ?1)
-                             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-                    writer.db.prepare_cached(touch)?.execute([now.to_be_bytes()])?;
+                    touch(writer.db)?;
                     return Ok(None);
                 };
-                let manifest = series.next(now, writer.chains.moved());
-                write_manifest(writer.db, &manifest)?;
-                Ok(Some((now, manifest)))
+                let manifest = sign(writer.db, key, series, &writer.chains, now)?;
+                Ok(manifest.map(|manifest| (now, manifest)))
             },
         )?;
         // What a manifest says counts once it is kept.
@@ -472,12 +489,13 @@ impl Writer<'_> {
 
     fn act<T>(
         &mut self,
-        act: impl FnOnce(&Connection) -> Result<T, Stop>,
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop>,
     ) -> Result<T, StoreError> {
+        let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
         let done = self
             .set_synchronous(true)
             .map_err(Stop::Failed)
-            .and_then(|()| self.in_transaction_or(Stop::Failed, |writer| act(writer.db)));
+            .and_then(|()| self.in_transaction_or(Stop::Failed, work));
         // It may have changed whatever is known of the logs.
         self.chains.known.clear();
         if done.is_ok() {
@@ -513,6 +531,24 @@ impl Writer<'_> {
         self.is_synchronous = full;
         Ok(())
     }
+}
+
+/// Signs and writes a manifest of what moved, if anything did.
+fn sign(
+    db: &Connection,
+    key: &RowKey,
+    series: &Series,
+    chains: &Chains,
+    now: i64,
+) -> Result<Option<Manifest>, rusqlite::Error> {
+    let (heads, mut rows) = chains.moved();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    rows.extend(tally::stored(db)?.and_then(|stored| RowState::of_store(&stored)));
+    let manifest = series.next(now, heads, rows);
+    write_manifest(db, key, &manifest)?;
+    Ok(Some(manifest))
 }
 
 fn weight(batch: &SealedBatch) -> usize {

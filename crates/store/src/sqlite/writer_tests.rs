@@ -13,16 +13,20 @@ type Answer = oneshot::Receiver<Result<Receipt, StoreError>>;
 
 fn database() -> Connection {
     let db = Connection::open_in_memory().unwrap();
-    db.execute_batch(include_str!("schema_1.sql")).unwrap();
+    for migration in crate::sqlite::schema::MIGRATIONS {
+        db.execute_batch(migration).unwrap();
+    }
     db
 }
 
 fn relaxed(db: &Connection) -> Writer<'_> {
+    let mut chains = Chains::new("writer".into());
+    chains.key = Some(RowKey::new(crate::cipher::Secret::new([9; 32])));
     Writer {
         db,
         hot: None,
         path: PathBuf::new(),
-        chains: Chains::new("writer".into()),
+        chains,
         series: Some(Series::new(Arc::new(Signer::new(&[7; 32])), "writer".into())),
         durability: Durability::Relaxed,
         is_synchronous: true,
@@ -62,6 +66,7 @@ fn batch(log: &str) -> (Waiting, Answer) {
         asks: Vec::new(),
         takes: Vec::new(),
         erases: Vec::new(),
+        keys: Vec::new(),
     };
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();

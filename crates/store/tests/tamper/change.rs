@@ -1,86 +1,119 @@
 //! Changes behind the store's back.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 use throughline_testkit::Dice;
 
-/// The tables of the journal.
-const TABLES: [&str; 7] = ["records", "records", "salts", "blobs", "segments", "manifests", "logs"];
-
-/// What must come of a change.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It is found.
-    Found,
-    /// It is found, at one of these places.
-    Breaks(Vec<String>),
-    /// Nothing that the journal says was changed; see the top of `tamper.rs`.
-    SaysNothing,
-}
+/// The tables that are proven. Leases are not.
+pub(crate) const TABLES: [&str; 13] = [
+    "tenants",
+    "logs",
+    "records",
+    "salts",
+    "blobs",
+    "segments",
+    "manifests",
+    "once",
+    "pending",
+    "turns",
+    "turn_keys",
+    "api_keys",
+    "kept",
+];
 
 /// A change that was made.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) kind: &'static str,
+    pub(crate) table: &'static str,
     what: String,
-    pub(crate) outcome: Outcome,
+    /// The places that a proof may name; any place where there are none.
+    pub(crate) places: Vec<String>,
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.kind, self.what)
+        write!(f, "{}: {}", self.table, self.what)
     }
 }
 
-/// A row, with its columns' names.
-struct Row {
-    id: i64,
-    values: Vec<(String, Value)>,
-}
+/// The values of a row, with the names of their columns.
+type Row = Vec<(String, Value)>;
 
 impl Change {
     /// Makes one, if the table takes it.
     pub(crate) fn make(db: &Connection, dice: &mut Dice) -> Option<Self> {
-        // Tenants are few; one in a while is enough.
-        let table = if dice.below(20) == 0 { "tenants" } else { *dice.pick(&TABLES)? };
-        match dice.below(8) {
-            0 => delete(db, table, dice),
-            1 => swap(db, table, dice),
-            2 => insert(db, table, dice),
-            _ => flip(db, table, dice),
-        }
+        drop_triggers(db);
+        let table = *dice.pick(&TABLES)?;
+        let (what, places) = match dice.below(10) {
+            0 | 1 => (delete(db, table, dice)?, Vec::new()),
+            2 | 3 => (swap(db, table, dice)?, Vec::new()),
+            4 => (insert(db, table, dice)?, Vec::new()),
+            5 => (move_to_other_tenant(db, table, dice)?, Vec::new()),
+            _ => flip(db, table, dice)?,
+        };
+        Some(Self { table, what, places })
     }
 }
 
-/// The number of a row is called otherwise among the salts.
-fn key(table: &str) -> &'static str {
-    if table == "salts" { "record" } else { "id" }
+/// An attacker can remove what keeps older versions from writing.
+pub(crate) fn drop_triggers(db: &Connection) {
+    db.execute_batch(
+        "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
+         DROP TRIGGER IF EXISTS segments_change_with_their_mac;",
+    )
+    .unwrap();
+}
+
+/// Columns that are not proven: times for people.
+fn is_proven(table: &str, column: &str) -> bool {
+    column != "created" && (table, column) != ("logs", "updated")
 }
 
 fn rows(db: &Connection, table: &str) -> Vec<Row> {
-    let mut find = db.prepare(&format!("SELECT * FROM {table} ORDER BY {}", key(table))).unwrap();
+    let mut find = db.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
     let names: Vec<String> = find.column_names().map(str::to_owned).collect();
     let rows = find.query_map([], |row| {
-        let values: Vec<(String, Value)> = names
-            .iter()
-            .enumerate()
-            .map(|(place, name)| Ok((name.clone(), row.get(place)?)))
-            .collect::<Result<_, rusqlite::Error>>()?;
-        Ok(Row { id: row.get(0)?, values })
+        let value = |(place, name): (usize, &String)| Ok((name.clone(), row.get(place)?));
+        names.iter().enumerate().map(value).collect::<Result<Row, rusqlite::Error>>()
     });
     rows.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Flips one bit of one column.
-fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
+fn remove(db: &Connection, table: &str, row: &Row) -> Option<()> {
+    let same: Vec<String> =
+        (1..).zip(row).map(|(place, (name, _))| format!("{name} IS ?{place}")).collect();
+    let delete = format!("DELETE FROM {table} WHERE {}", same.join(" AND "));
+    let removed = db.execute(&delete, params_from_iter(row.iter().map(|(_, value)| value))).ok()?;
+    (removed == 1).then_some(())
+}
+
+fn put(db: &Connection, table: &str, row: &Row) -> Option<()> {
+    let marks = vec!["?"; row.len()].join(", ");
+    let values = row.iter().map(|(_, value)| value);
+    let insert = format!("INSERT INTO {table} VALUES ({marks})");
+    db.execute(&insert, params_from_iter(values)).ok().map(drop)
+}
+
+fn replace(db: &Connection, table: &str, row: &Row, place: usize, value: Value) -> Option<()> {
+    let mut changed = row.clone();
+    changed.get_mut(place)?.1 = value;
+    remove(db, table, row)?;
+    put(db, table, &changed)
+}
+
+/// Flips one bit of one column, or makes nothing something.
+fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<(String, Vec<String>)> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
-    let (column, value) = dice.pick(&row.values)?;
+    let place = dice.below(row.len());
+    let (column, value) = row.get(place)?;
+    if !is_proven(table, column) {
+        return None;
+    }
     let changed = match value {
-        // Nothing can be made something, and something nothing.
         Value::Null => match column.as_str() {
-            "rewinds" | "status" => Value::Text("1:0".into()),
-            "content" => Value::Blob(vec![0; 20]),
+            "rewinds" | "status" | "parent" => Value::Text("1:0".into()),
+            "content" | "prefix" | "mac" => Value::Blob(vec![0; 32]),
             _ => Value::Integer(1 + i64::try_from(dice.below(3)).unwrap()),
         },
         Value::Integer(number) => {
@@ -88,12 +121,14 @@ fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
             Value::Integer(number ^ (1_i64.rotate_left(u32::try_from(bit).unwrap())))
         }
         Value::Real(_) => return None,
+        Value::Text(text) if text.is_empty() => Value::Text("x".into()),
         Value::Text(text) => {
             let mut bytes = text.clone().into_bytes();
             let place = dice.below(bytes.len());
             *bytes.get_mut(place)? ^= 1 << dice.below(7);
             Value::Text(String::from_utf8(bytes).ok()?)
         }
+        Value::Blob(bytes) if bytes.is_empty() => Value::Blob(vec![1]),
         Value::Blob(bytes) => {
             let mut bytes = bytes.clone();
             let place = dice.below(bytes.len());
@@ -101,62 +136,24 @@ fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
             Value::Blob(bytes)
         }
     };
-    let outcome = outcome_of_flip(db, table, column, row, &changed);
-    let update = format!("UPDATE {table} SET {column} = ?2 WHERE {} = ?1", key(table));
-    db.execute(&update, params![row.id, changed]).ok()?;
-    let what = format!("{table}.{column} of {} from {value:?} to {changed:?}", row.id);
-    Some(Change { kind: "flips", what, outcome })
-}
-
-fn outcome_of_flip(
-    db: &Connection,
-    table: &str,
-    column: &str,
-    row: &Row,
-    changed: &Value,
-) -> Outcome {
-    let is_empty = |sql: &str| {
-        db.query_row(sql, [row.id], |row| row.get::<_, i64>(0)).is_ok_and(|count| count == 0)
-    };
-    match (table, column) {
-        ("logs", "status" | "created" | "updated") | ("tenants", "created" | "era") => {
-            Outcome::SaysNothing
-        }
-        ("manifests", "id") if keeps_order(db, row.id, changed) => Outcome::SaysNothing,
-        ("segments", "writer" | "tenant" | "id" | "link")
-            if is_empty("SELECT position FROM segments WHERE id = ?1") =>
-        {
-            Outcome::SaysNothing
-        }
+    let places = match (table, column.as_str()) {
         // These belong to what the record's row itself says; other columns say whose it is, and where it stands.
         (
             "records",
             "kind" | "at" | "events" | "last_event" | "about" | "size" | "commitment" | "link"
             | "content" | "blob" | "seq",
-        ) => {
-            let seq = Some(changed).filter(|_| column == "seq");
-            places_of(db, row.id, seq)
-        }
-        _ => Outcome::Found,
-    }
-}
-
-/// Whether a manifest with another number stands where it stood.
-fn keeps_order(db: &Connection, id: i64, changed: &Value) -> bool {
-    let Value::Integer(new) = changed else { return false };
-    let (low, high) = (id.min(*new), id.max(*new));
-    // Only those of the same writer follow each other.
-    let between =
-        "SELECT count(*) FROM manifests m, manifests o WHERE o.id = ?3 AND m.id BETWEEN ?1 AND ?2
-                   AND m.id <> o.id AND substr(m.body, 1, 130) = substr(o.body, 1, 130)";
-    db.query_row(between, [low, high, id], |row| row.get::<_, i64>(0)).unwrap() == 0
+        ) => places_of(db, row, Some(&changed).filter(|_| column == "seq")),
+        _ => Vec::new(),
+    };
+    replace(db, table, row, place, changed.clone())?;
+    Some((format!("{column} from {value:?} to {changed:?}"), places))
 }
 
 /// How a proof names that record: by its number, old or new. Where the row itself cannot be read, the store is named.
-fn places_of(db: &Connection, id: i64, seq: Option<&Value>) -> Outcome {
+fn places_of(db: &Connection, row: &Row, seq: Option<&Value>) -> Vec<String> {
     let find = "SELECT r.seq, l.name, t.name FROM records r JOIN logs l ON l.id = r.log
                 JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
-    let places = db.query_row(find, [id], |row| {
+    let places = db.query_row(find, [&row[0].1], |row| {
         let (old, log, tenant): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let new = match seq {
             Some(Value::Integer(new)) => (*new).max(0),
@@ -165,97 +162,76 @@ fn places_of(db: &Connection, id: i64, seq: Option<&Value>) -> Outcome {
         let place = |seq| format!("record {seq} of {log} (tenant {tenant})");
         Ok(vec![place(old), place(new), "the store".to_owned()])
     });
-    Outcome::Breaks(places.unwrap())
+    places.unwrap()
 }
 
-fn delete(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
+fn delete(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
-    let outcome = match table {
-        // The last of its series is missed by nobody but who has seen it.
-        "manifests" if is_last_of_series(db, row.id) => Outcome::SaysNothing,
-        "segments"
-            if row
-                .values
-                .iter()
-                .any(|(name, value)| name == "position" && *value == Value::Integer(0)) =>
-        {
-            Outcome::SaysNothing
-        }
-        _ => Outcome::Found,
-    };
-    db.execute(&format!("DELETE FROM {table} WHERE {} = ?1", key(table)), [row.id]).ok()?;
-    Some(Change { kind: "deletions", what: format!("{table} {}", row.id), outcome })
+    remove(db, table, row)?;
+    Some(format!("deleted {row:?}"))
 }
 
-fn is_last_of_series(db: &Connection, id: i64) -> bool {
-    keeps_order(db, id, &Value::Integer(i64::MAX))
-}
-
-/// Gives two rows each other's contents.
-fn swap(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
+/// Gives two rows each other's value of one column.
+fn swap(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
     let rows = rows(db, table);
     let (one, other) = (dice.pick(&rows)?, dice.pick(&rows)?);
-    if one.id == other.id {
+    let place = dice.below(one.len());
+    let ((column, mine), (_, theirs)) = (one.get(place)?, other.get(place)?);
+    // Rows that are equal but for this column would only change places.
+    let is_alone = (0..one.len()).all(|at| at == place || one.get(at) == other.get(at));
+    if mine == theirs || is_alone || !is_proven(table, column) {
         return None;
     }
-    // Two series of manifests may stand in any order among each other.
-    if table == "manifests" {
-        return None;
+    remove(db, table, one)?;
+    remove(db, table, other)?;
+    for (row, value) in [(one, theirs), (other, mine)] {
+        let mut changed = row.clone();
+        changed.get_mut(place)?.1 = value.clone();
+        put(db, table, &changed)?;
     }
-    let same = one.values.iter().zip(&other.values).skip(1).all(|(one, other)| one == other);
-    if same {
-        return None;
-    }
-    for row in [one, other] {
-        db.execute(&format!("DELETE FROM {table} WHERE {} = ?1", key(table)), [row.id]).ok()?;
-    }
-    for (id, row) in [(one.id, other), (other.id, one)] {
-        put(db, table, id, row)?;
-    }
-    let what = format!("{table} {} and {}", one.id, other.id);
-    Some(Change { kind: "swaps", what, outcome: Outcome::Found })
+    Some(format!("swapped {column} of {one:?} and {other:?}"))
 }
 
-fn put(db: &Connection, table: &str, id: i64, row: &Row) -> Option<()> {
-    let values = row.values.iter().enumerate();
-    let values =
-        values.map(|(at, (_, value))| if at == 0 { Value::Integer(id) } else { value.clone() });
-    let marks = vec!["?"; row.values.len()].join(", ");
-    db.execute(&format!("INSERT INTO {table} VALUES ({marks})"), params_from_iter(values)).ok()?;
-    Some(())
+fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+    let rows = rows(db, table);
+    let row = dice.pick(&rows)?;
+    let place = row.iter().position(|(name, _)| name == "tenant")?;
+    let tenants: Vec<i64> = (1..=2).collect();
+    let tenant = Value::Integer(*dice.pick(&tenants)?);
+    if row[place].1 == tenant {
+        return None;
+    }
+    replace(db, table, row, place, tenant)?;
+    Some(format!("moved {row:?} to another tenant"))
 }
 
 /// Adds a copy of a row, changed as much as the table demands.
-fn insert(db: &Connection, table: &str, dice: &mut Dice) -> Option<Change> {
-    let mut rows = rows(db, table);
-    let place = dice.below(rows.len());
-    let last = rows.iter().map(|row| row.id).max()?;
-    let row = rows.get_mut(place)?;
-    let id = last + 1 + i64::try_from(dice.below(3)).unwrap();
-    for (name, value) in &mut row.values {
+fn insert(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+    let rows = rows(db, table);
+    let mut row = dice.pick(&rows)?.clone();
+    let number = |row: &Row| match row.first() {
+        Some((_, Value::Integer(number))) => *number,
+        _ => 0,
+    };
+    let last = rows.iter().map(number).max()?;
+    for (name, value) in &mut row {
         match (name.as_str(), value) {
-            ("seq", Value::Integer(seq)) => *seq += 1000,
-            ("name" | "writer", Value::Text(name)) => name.push('x'),
-            ("hash", Value::Blob(hash)) => *hash.first_mut()? ^= 1,
+            ("id" | "record", Value::Integer(id)) => *id = last + 1,
+            ("seq", Value::Integer(seq)) if table == "records" => *seq += 1000,
+            ("name" | "writer" | "id", Value::Text(name)) => name.push('x'),
+            ("hash" | "name", Value::Blob(hash)) => *hash.first_mut()? ^= 1,
             (_, _) => {}
         }
     }
-    // A tenant without anything says nothing.
-    let outcome = if table == "tenants" { Outcome::SaysNothing } else { Outcome::Found };
-    let is_empty = |(name, value): &(String, Value)| {
-        (table, name.as_str()) == ("segments", "position") && *value == Value::Integer(0)
-    };
-    if row.values.iter().any(is_empty) {
-        return None;
-    }
-    put(db, table, id, row)?;
-    Some(Change { kind: "insertions", what: format!("{table} {} as {id}", row.id), outcome })
+    put(db, table, &row)?;
+    Some(format!("added {row:?}"))
 }
 
 /// Cuts off the last records of the first tenant, and makes everything else agree: as if they had never been written.
 pub(crate) fn cut_off(db: &Connection, dice: &mut Dice) {
     let count = 1 + i64::try_from(dice.below(6)).unwrap();
+    drop_triggers(db);
     db.execute_batch(&format!(
         "CREATE TEMP TABLE cut AS SELECT r.id, r.log, r.segment FROM records r JOIN tenants t ON t.id = r.tenant
          WHERE t.name = 'one' ORDER BY r.id DESC LIMIT {count};

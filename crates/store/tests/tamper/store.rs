@@ -1,21 +1,33 @@
 //! A store with a little of everything, to be tampered with.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::pack;
 use throughline_core::{
-    Append, Batch, LogOpening, NewRecord, Record, Store, StoreError, Tenant, kind,
+    Append, Asked, Batch, LogOpening, NewRecord, Record, Store, StoreError, Tenant, VaultKey,
+    VaultNode, kind,
 };
-use throughline_store::{Journal, Manifest, Options, about_item, open};
+use throughline_store::{Journal, KeyLimits, Manifest, MasterKey, Options, about_item, open};
 
 const TENANTS: [&str; 2] = ["one", "two"];
 const LOGS: [&str; 6] = ["thread", "other", "fork", "doomed", "run", "doomed-run"];
 
-/// Writes it, and gives a manifest of the first tenant. Two openings write, so there are two segments of each chain.
+/// How it is opened.
+pub(crate) fn options() -> Options {
+    let master_key = Some(MasterKey::parse(&"7".repeat(64)).unwrap());
+    Options { master_key, ..Options::default() }
+}
+
+/// Writes it to a file, and gives a manifest of the first tenant.
 pub(crate) async fn write(file: &Path) -> Manifest {
-    let url = format!("sqlite://{}", file.display());
-    let journal = open(&url, &Options::default()).await.unwrap();
+    write_at(&format!("sqlite://{}", file.display()), file).await
+}
+
+/// Writes it. Two openings write, so there are two segments of each chain. A backup lies beside the file.
+pub(crate) async fn write_at(url: &str, file: &Path) -> Manifest {
+    let journal = open(url, &options()).await.unwrap();
     for tenant in TENANTS {
         let batch = Batch::of(tenant)
             .append(thread("thread", tenant, 0).opening(LogOpening::thread()))
@@ -33,7 +45,7 @@ pub(crate) async fn write(file: &Path) -> Manifest {
         }
     }
     journal.close().await.unwrap();
-    let journal = open(&url, &Options::default()).await.unwrap();
+    let journal = open(url, &options()).await.unwrap();
     for tenant in TENANTS {
         let mut rewind = thread("thread", tenant, 3);
         rewind.rewind_to = Some(2);
@@ -46,11 +58,51 @@ pub(crate) async fn write(file: &Path) -> Manifest {
         journal.forget(&name, &"thread".into(), Some("item 0")).await.unwrap();
         journal.forget(&name, &"doomed".into(), None).await.unwrap();
         journal.commit(Batch::of(tenant).append(thread("other", tenant, 5))).await.unwrap();
+        write_index(&journal, &name).await;
     }
+    journal.backup(&file.with_extension("backup"), &|_| {}).await.unwrap();
     journal.commit(Batch::of("one").append(thread("other", "one", 6))).await.unwrap();
     let witness = journal.manifest(&Tenant::from("one")).await.unwrap();
     journal.close().await.unwrap();
     witness
+}
+
+/// Rows of every table beside the records: captured turns, questions, names of batches, keys, a lease, an empty log.
+async fn write_index(journal: &Journal, tenant: &Tenant) {
+    for (turn, parent) in [("turn-1", None), ("turn-2", Some("turn-1"))] {
+        let mut batch = Batch::of(tenant.clone()).append(thread("other", &tenant.0, 7)).once(turn);
+        batch.vault.push(VaultNode {
+            id: turn.into(),
+            parent: parent.map(Into::into),
+            keys: vec![
+                VaultKey::Id(turn.into()),
+                VaultKey::Id(turn.into()),
+                VaultKey::Claim(format!("claim of {turn}").into()),
+                VaultKey::Chain([u8::from(parent.is_some()); 32]),
+            ],
+            log: "other".into(),
+            prefix: parent.map(|_| [3; 32]),
+        });
+        journal.commit(batch).await.unwrap();
+    }
+    let mut batch = Batch::of(tenant.clone()).append(Append::to("run").status("waiting"));
+    for (id, expires_in) in [("approval", None), ("question", Some(Duration::from_secs(3600)))] {
+        let (id, kind, log) = (id.into(), "approval".into(), "run".into());
+        batch.asks.push(Asked { id, kind, log, expires_in });
+    }
+    journal.commit(batch).await.unwrap();
+    let mut batch = Batch::of(tenant.clone());
+    batch.takes.push("approval".into());
+    journal.commit(batch).await.unwrap();
+    let batch = Batch::of(tenant.clone());
+    let empty = Append::to("empty").opening(LogOpening::thread());
+    journal.commit(batch.append(empty)).await.unwrap();
+    let limits = KeyLimits { budget_tokens: Some(5), ..KeyLimits::default() };
+    journal.create_api_key(tenant, "valid", &limits).await.unwrap();
+    let revoked = journal.create_api_key(tenant, "revoked", &limits).await.unwrap();
+    assert!(journal.revoke_api_key(tenant, &revoked.id).await.unwrap());
+    let log = "thread".into();
+    journal.lease(tenant, &log, "node", Duration::from_millis(1)).await.unwrap();
 }
 
 fn thread(log: &str, tenant: &str, number: u32) -> Append {

@@ -31,14 +31,14 @@ pub(in crate::postgres) const TABLES: [(&str, &str); 14] = [
     ),
     ("salts", "record, tenant, epoch, salt"),
     ("blobs", "id, tenant, hash, content"),
-    ("segments", "id, tenant, writer, position, link"),
+    ("segments", "id, tenant, writer, position, link, changes, sums, mac"),
     ("manifests", "id, body, signature"),
     ("once", "tenant, name, receipt"),
     ("leases", "tenant, log, owner, fence, until"),
     ("pending", "tenant, id, kind, log, seq, opened, expires, taken"),
     ("turns", "id, tenant, name, parent, log, first, last, prefix"),
     ("turn_keys", "tenant, kind, hash, turn"),
-    ("api_keys", "tenant, id, label, limits, hash, created, revoked"),
+    ("api_keys", "tenant, id, label, limits, hash, created, revoked, mac"),
     ("kept", "name, value"),
 ];
 

@@ -380,7 +380,7 @@ async fn what_comes_after_a_forgetting_in_its_group_stays() {
     let goes_on = adding([append("a", [checkpoint("4"), record("5")])]);
     let group = [Prepared::new(forgets, id), Prepared::new(goes_on, id)];
     let (client, columns, statement) = (client(&url).await, Columns::of(&group), statement());
-    client.query_one(&statement, &columns.params([&"w9", &1_i64, &false])).await.unwrap();
+    client.query_one(&statement, &columns.params([&"w9", &1_i64, &false, &KEY])).await.unwrap();
     let left = contents(&node, "a").await;
     let gone = |seq| (seq, "-".to_owned());
     let stays = |seq, text: &str| (seq, text.to_owned());

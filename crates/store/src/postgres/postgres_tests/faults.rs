@@ -86,7 +86,7 @@ async fn a_group_that_is_sent_twice_is_written_once() {
     let columns = Columns::of(&prepared);
     let client = client(&url).await;
     let send = async |number: i64| {
-        client.query_one(&statement(), &columns.params([&"w9", &number, &false])).await
+        client.query_one(&statement(), &columns.params([&"w9", &number, &false, &KEY])).await
     };
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     let first = answers(send(5).await.unwrap());
@@ -108,7 +108,7 @@ async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
     let id = node.shared.tenant_made(&tenant()).await.unwrap();
     let prepared = [Prepared::new(adding([append("a", [record("x")])]), id)];
     let columns = Columns::of(&prepared);
-    let params = columns.params([&"w9", &1_i64, &false]);
+    let params = columns.params([&"w9", &1_i64, &false, &KEY]);
     let (first, second, watcher) = (client(&url).await, client(&url).await, client(&url).await);
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     first.batch_execute("BEGIN").await.unwrap();
@@ -220,7 +220,7 @@ async fn a_store_of_a_later_version_is_left_alone() {
     node(&url, "w1").await;
     client(&url).await.execute("INSERT INTO throughline_schema VALUES (99)", &[]).await.unwrap();
     let refused = node_result(&url).await;
-    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 1 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 2 })), "{refused:?}");
     let none = Options { create: false, ..Options::default() };
     let refused = Postgres::open(&database().await, &none, Name::from("w")).await.map(drop);
     assert!(said(refused).contains("holds no store"));

@@ -1,7 +1,7 @@
 //! Manifests, small values, keys, figures, copies.
 
 use super::*;
-use crate::backend::{ApiKeyRow, SaltRow};
+use crate::backend::{ApiKeyRow, KeyChange, SaltRow};
 use crate::manifest::Signer;
 
 #[tokio::test]
@@ -41,7 +41,8 @@ async fn small_values_and_keys_are_kept() {
     node.replace("secret", value("3")).await.unwrap();
     node.replace("epoch 1", value("%")).await.unwrap();
     assert_eq!(node.kept("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
-    assert_eq!(node.kept("").await.unwrap().len(), 2);
+    // And the sums of all of them.
+    assert_eq!(node.kept("").await.unwrap().len(), 3);
 
     let key = ApiKeyRow {
         tenant: tenant(),
@@ -51,20 +52,24 @@ async fn small_values_and_keys_are_kept() {
         hash: [1; 32],
         created: 0,
         revoked: None,
+        mac: Some([3; 32]),
     };
-    node.add_key(key.clone()).await.unwrap();
-    node.add_key(key.clone()).await.unwrap();
-    assert!(
-        said(node.add_key(ApiKeyRow { hash: [2; 32], ..key.clone() }).await).contains("already")
-    );
+    let change = async |change| {
+        let keys = vec![change];
+        commit(&node, SealedBatch { keys, ..batch() }).await.map(drop)
+    };
+    change(KeyChange::Add(key.clone())).await.unwrap();
+    assert!(said(change(KeyChange::Add(key.clone())).await).contains("already"));
     // When it was made is the database's to say.
-    let kept = node.key([1; 32]).await.unwrap().unwrap();
+    let (kept, is_revoked) = node.key([1; 32], 7).await.unwrap().unwrap();
     let key = ApiKeyRow { created: kept.created, ..key };
-    assert!(kept == key && key.created > 1_700_000_000_000, "{kept:?}");
+    assert!(kept == key && key.created > 1_700_000_000_000 && !is_revoked, "{kept:?}");
     assert_eq!(node.keys(&tenant()).await.unwrap(), [key]);
-    assert!(node.revoke_key(&tenant(), "k1").await.unwrap());
-    assert!(!node.revoke_key(&tenant(), "k2").await.unwrap());
-    assert_eq!(node.key([1; 32]).await.unwrap(), None);
+    let revoke = |id: &str| KeyChange::Revoke { id: id.into(), at: 9, mac: [4; 32] };
+    change(revoke("k1")).await.unwrap();
+    assert!(said(change(revoke("k1")).await).contains("no API key k1"));
+    assert!(said(change(revoke("k2")).await).contains("no API key k2"));
+    assert_eq!(node.key([1; 32], 7).await.unwrap(), None);
     assert!(node.keys(&tenant()).await.unwrap()[0].revoked.is_some());
 }
 
@@ -107,7 +112,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     let file = rusqlite::Connection::open(&to).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM records JOIN salts ON salts.record = records.id"), 201);
-    assert_eq!(count("PRAGMA user_version"), 1);
+    assert_eq!(count("PRAGMA user_version"), 2);
     assert_eq!(count("SELECT count(*) FROM once"), 1);
     let link: Vec<u8> = file.query_row("SELECT link FROM segments", [], |row| row.get(0)).unwrap();
     assert_eq!(link, node.heads().await.unwrap()[0].link);

@@ -1,10 +1,140 @@
--- What the writers call, version 1. Everything that decides runs here, in the transaction that writes, by the database's
+-- What the writers call, version 2. Everything that decides runs here, in the transaction that writes, by the database's
 -- own clock.
 --
 -- Locks. Everybody who writes takes the lock of the whole store: shared, unless it destroys contents or names too much to
 -- lock piece by piece. Then come the locks of the names it touches, in the order of their numbers, so that no two wait for
 -- each other. Who takes the store's lock alone knows that nothing is under way: so the numbers of records that it sees
 -- have no gap that is filled later.
+
+-- MACs of index rows. The writers count every row that they add, change or remove: row_mac.rs says how, and computes the
+-- same.
+
+-- The functions of version 1.
+DROP FUNCTION IF EXISTS throughline_commit, throughline_manifest, throughline_lease, throughline_renew,
+    throughline_rewrap, throughline_lock, throughline_now;
+
+CREATE FUNCTION throughline_text(p_text text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(octet_length(p_text) || ':' || p_text, '')
+$$;
+
+CREATE FUNCTION throughline_mac(p_key bytea, p_row text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT sha256(p_key || sha256(convert_to(p_row, 'UTF8')))
+$$;
+
+CREATE FUNCTION throughline_half(p_mac bytea, p_from integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT ('x' || encode(substr(p_mac, p_from, 8), 'hex'))::bit(64)::bigint
+$$;
+
+CREATE AGGREGATE throughline_xor(bigint) (SFUNC = int8xor, STYPE = bigint, INITCOND = '0');
+
+CREATE FUNCTION throughline_log_row(p_id bigint, p_tenant bigint, p_name text, p_kind smallint, p_of bigint, p_fork bigint,
+    p_fork_at bigint, p_status text, p_gone smallint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(E'\n', 'logs', p_id, p_tenant, throughline_text(p_name), p_kind, coalesce(p_of::text, ''),
+        coalesce(p_fork::text, ''), coalesce(p_fork_at::text, ''), throughline_text(p_status), coalesce(p_gone::text, ''))
+$$;
+
+CREATE FUNCTION throughline_pending_row(p_tenant bigint, p_id text, p_kind text, p_log bigint, p_seq bigint, p_opened bigint,
+    p_expires bigint, p_taken bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(E'\n', 'pending', p_tenant, throughline_text(p_id), throughline_text(p_kind), p_log, p_seq, p_opened,
+        coalesce(p_expires::text, ''), coalesce(p_taken::text, ''))
+$$;
+
+CREATE FUNCTION throughline_key_row(p_tenant bigint, p_id text, p_label text, p_limits text, p_hash bytea, p_revoked bigint,
+    p_mac bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(E'\n', 'api_keys', p_tenant, throughline_text(p_id), throughline_text(p_label), throughline_text(p_limits),
+        encode(p_hash, 'hex'), coalesce(p_revoked::text, ''), coalesce(encode(p_mac, 'hex'), ''))
+$$;
+
+CREATE FUNCTION throughline_tenant_row(p_id bigint, p_name text, p_era bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(E'\n', 'tenants', p_id, throughline_text(p_name), p_era)
+$$;
+
+CREATE FUNCTION throughline_kept_row(p_name text, p_value bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT concat_ws(E'\n', 'kept', throughline_text(p_name), encode(p_value, 'hex'))
+$$;
+
+-- Counts rows of the tables that belong to the whole store: tenants (1), manifests (2) and small values (3). A tally that was
+-- removed or changed stays as it is, and verification reports it.
+CREATE FUNCTION throughline_tally(p_key bytea, p_tables integer[], p_signs integer[], p_rows text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_lines text[]; v_changes bigint; v_sums bigint[]; i integer; v_mac bytea; v_at integer;
+BEGIN
+    SELECT string_to_array(convert_from(value, 'UTF8'), E'\n') INTO v_lines FROM kept WHERE name = 'tally' FOR UPDATE;
+    IF NOT FOUND OR v_lines[3] IS DISTINCT FROM encode(throughline_mac(p_key,
+        concat_ws(E'\n', 'tally', v_lines[1], throughline_text(v_lines[2]))), 'hex') THEN
+        RETURN;
+    END IF;
+    v_changes := v_lines[1]::bigint + 1;
+    v_sums := string_to_array(v_lines[2], ' ')::bigint[];
+    FOR i IN 1 .. cardinality(p_tables) LOOP
+        v_mac := throughline_mac(p_key, p_rows[i]);
+        v_at := (p_tables[i] - 1) * 3;
+        v_sums[v_at + 1] := v_sums[v_at + 1] # throughline_half(v_mac, 1);
+        v_sums[v_at + 2] := v_sums[v_at + 2] # throughline_half(v_mac, 9);
+        v_sums[v_at + 3] := v_sums[v_at + 3] + p_signs[i];
+    END LOOP;
+    v_lines[2] := array_to_string(v_sums, ' ');
+    UPDATE kept SET value = convert_to(concat_ws(E'\n', v_changes, v_lines[2], encode(throughline_mac(p_key,
+        concat_ws(E'\n', 'tally', v_changes, throughline_text(v_lines[2]))), 'hex')), 'UTF8')
+     WHERE name = 'tally';
+END
+$$;
+
+-- Keeps a small value, unless there is one; gives the one that is kept.
+CREATE FUNCTION throughline_keep(p_key bytea, p_name text, p_value bytea) RETURNS bytea LANGUAGE plpgsql AS $$
+DECLARE
+    v_value bytea;
+BEGIN
+    INSERT INTO kept (name, value) VALUES (p_name, p_value) ON CONFLICT (name) DO NOTHING RETURNING value INTO v_value;
+    IF FOUND THEN
+        PERFORM throughline_tally(p_key, ARRAY[3], ARRAY[1], ARRAY[throughline_kept_row(p_name, p_value)]);
+        RETURN v_value;
+    END IF;
+    SELECT value INTO v_value FROM kept WHERE name = p_name;
+    RETURN v_value;
+END
+$$;
+
+-- Replaces a small value, or deletes it where the new value is null.
+CREATE FUNCTION throughline_replace(p_key bytea, p_name text, p_value bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_value bytea;
+BEGIN
+    LOOP
+        SELECT value INTO v_value FROM kept WHERE name = p_name FOR UPDATE;
+        IF FOUND THEN
+            IF p_value IS NULL THEN
+                DELETE FROM kept WHERE name = p_name;
+                PERFORM throughline_tally(p_key, ARRAY[3], ARRAY[-1], ARRAY[throughline_kept_row(p_name, v_value)]);
+            ELSE
+                UPDATE kept SET value = p_value WHERE name = p_name;
+                PERFORM throughline_tally(p_key, ARRAY[3, 3], ARRAY[-1, 1],
+                    ARRAY[throughline_kept_row(p_name, v_value), throughline_kept_row(p_name, p_value)]);
+            END IF;
+            RETURN;
+        END IF;
+        EXIT WHEN p_value IS NULL;
+        INSERT INTO kept (name, value) VALUES (p_name, p_value) ON CONFLICT (name) DO NOTHING;
+        IF FOUND THEN
+            PERFORM throughline_tally(p_key, ARRAY[3], ARRAY[1], ARRAY[throughline_kept_row(p_name, p_value)]);
+            RETURN;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Adds a tenant, unless there is one with that name.
+CREATE FUNCTION throughline_tenant(p_key bytea, p_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+BEGIN
+    INSERT INTO tenants (name, created) VALUES (p_name, throughline_now()) ON CONFLICT (name) DO NOTHING RETURNING id INTO v_id;
+    IF FOUND THEN
+        PERFORM throughline_tally(p_key, ARRAY[1], ARRAY[1], ARRAY[throughline_tenant_row(v_id, p_name, 0)]);
+    END IF;
+END
+$$;
 
 CREATE FUNCTION throughline_now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -25,17 +155,17 @@ $$;
 -- and leaves the others alone.
 --
 -- The parts of all batches stand in columns, in order, counted from 1. A batch (b) says where its names (o), appends (a),
--- takes (t), asks (q), turns (n) and erases (e) end. Every log that the group names stands once in the `l` columns, and the
+-- takes (t), asks (q), turns (n), erases (e) and API keys (y) end. Every log that the group names stands once in the `l` columns, and the
 -- others give its place there; an append says how many records, events and bytes it has, and a record its place in its
 -- append. The logs are read at once, what becomes of them is worked out in memory, and the records are written at once at
 -- the end: a statement costs much more than a row.
 --
 -- The answers are a line or more for each batch, then the tenants whose heads moved; commit.rs reads them.
 CREATE FUNCTION throughline_commit(
-    p_writer text, p_number bigint, p_relaxed boolean, p_locks bigint[], p_alone boolean, p_blobs boolean,
+    p_writer text, p_number bigint, p_relaxed boolean, p_key bytea, p_locks bigint[], p_alone boolean, p_blobs boolean,
     p_tenants bigint[], p_tenant_names text[], l_tenant bigint[], l_name text[],
     b_tenant integer[], b_plain boolean[], b_o integer[], b_a integer[], b_t integer[], b_q integer[], b_n integer[],
-    b_e integer[],
+    b_e integer[], b_y integer[],
     o_hash bytea[],
     a_log integer[], a_kind smallint[], a_of integer[], a_fork integer[], a_fork_at bigint[],
     a_expect bigint[], a_guard bigint[], a_rewind bigint[], a_status text[],
@@ -48,16 +178,20 @@ CREATE FUNCTION throughline_commit(
     n_id text[], n_parent text[], n_append integer[], n_prefix bytea[], n_k integer[],
     k_kind smallint[], k_hash bytea[],
     e_log integer[], e_why smallint[], e_all boolean[], e_checkpoints boolean[], e_kin bigint[], e_note text[],
-    e_note_value bytea[], s_erase integer[], s_seq bigint[]
+    e_note_value bytea[], s_erase integer[], s_seq bigint[],
+    y_id text[], y_label text[], y_limits text[], y_hash bytea[], y_revoked bigint[], y_mac bytea[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     v_number bigint; v_answers text[]; v_answer text; v_now bigint;
     v_batch integer; v_tenant bigint; v_t integer; i integer; v_log integer;
     -- Where the batch's parts begin.
     v_o integer := 1; v_a integer := 1; v_take integer := 1; v_q integer := 1; v_n integer := 1; v_e integer := 1;
+    v_y integer := 1;
     -- The logs: as they are, and then as the batches so far leave them.
     l_id bigint[]; l_last bigint[]; l_events bigint[]; l_kind smallint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
     l_owner text[]; l_fence bigint[]; l_until bigint[];
+    -- The rest of their rows; whether the group makes or changes a row, and the row before.
+    l_of bigint[]; l_fork bigint[]; l_fork_at bigint[]; l_had_status text[]; l_changed boolean[]; l_row text[];
     -- The batch that would begin it as a thread.
     l_begins integer[];
     l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
@@ -69,7 +203,13 @@ DECLARE
     x_erase integer[] := '{}'; x_last bigint[];
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
-    g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[];
+    g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[]; g_changes bigint[];
+    -- The sums of their index rows: two halves and a count for each of seven tables, tenant after tenant.
+    g_sums bigint[]; g_sums_from bigint[]; v_sums text;
+    -- Index rows that are counted: the tenant's place, the table, 1 or -1, the row. And those of the whole store.
+    m_tenant integer[] := '{}'; m_table integer[] := '{}'; m_sign integer[] := '{}'; m_row text[] := '{}';
+    w_table integer[] := '{}'; w_sign integer[] := '{}'; w_row text[] := '{}';
+    v_counted record; v_at integer; v_pending pending; v_key api_keys; v_era bigint; v_name text; v_value bytea;
     v_last bigint; v_rewinds text; v_bytes bigint; v_link bytea;
     v_ids bigint[]; v_blobs bigint[]; v_seqs bigint[]; v_turn bigint;
 BEGIN
@@ -98,16 +238,22 @@ BEGIN
     v_now := throughline_now();
 
     SELECT array_agg(s.id ORDER BY t.n), array_agg(coalesce(s.position, 0) ORDER BY t.n),
-           array_agg(coalesce(s.link, decode(repeat('00', 32), 'hex')) ORDER BY t.n)
-      INTO g_id, g_position, g_link
+           array_agg(coalesce(s.link, decode(repeat('00', 32), 'hex')) ORDER BY t.n),
+           array_agg(coalesce(s.changes, 0) ORDER BY t.n),
+           string_to_array(string_agg(coalesce(s.sums, '0' || repeat(' 0', 20)), ' ' ORDER BY t.n), ' ')::bigint[]
+      INTO g_id, g_position, g_link, g_changes, g_sums
       FROM unnest(p_tenants) WITH ORDINALITY t(id, n) LEFT JOIN segments s ON s.tenant = t.id AND s.writer = p_writer;
     g_from := g_position;
+    g_sums_from := g_sums;
 
     -- The nature is what the log is, as its records prove it: the same as in chain.rs.
     SELECT array_agg(id), array_agg(kind), array_agg(last), array_agg(events), array_agg(gone), array_agg(rewinds), array_agg(nature),
-           array_agg(owner), array_agg(fence), array_agg(until)
-      INTO l_id, l_kind, l_last, l_events, l_gone, l_rewinds, l_nature, l_owner, l_fence, l_until
-      FROM (SELECT l.id, l.kind, l.last, l.events, l.gone, l.rewinds, h.owner, h.fence, h.until,
+           array_agg(owner), array_agg(fence), array_agg(until), array_agg(of), array_agg(fork), array_agg(fork_at),
+           array_agg(status)
+      INTO l_id, l_kind, l_last, l_events, l_gone, l_rewinds, l_nature, l_owner, l_fence, l_until, l_of, l_fork, l_fork_at,
+           l_had_status
+      FROM (SELECT l.id, l.kind, l.last, l.events, l.gone, l.rewinds, h.owner, h.fence, h.until, l.of, l.fork, l.fork_at,
+                   l.status,
                    concat_ws(E'\n', CASE l.kind WHEN 1 THEN 'thread' ELSE 'run' END, coalesce(o.name, ''),
                              coalesce(f.name, ''), coalesce(l.fork_at::text, '')) AS nature
               FROM unnest(l_tenant, l_name) WITH ORDINALITY n(tenant, name, n)
@@ -121,6 +267,8 @@ BEGIN
     l_updated := array_fill(NULL::bigint, ARRAY[cardinality(l_name)]);
     l_status := array_fill(NULL::text, ARRAY[cardinality(l_name)]);
     l_written := array_fill(false, ARRAY[cardinality(l_name)]);
+    l_changed := l_written;
+    l_row := l_status;
     c_tenant := array_fill(NULL::integer, ARRAY[cardinality(a_log)]);
     c_before := array_fill(NULL::bigint, ARRAY[cardinality(a_log)]);
     c_event := c_before;
@@ -229,6 +377,15 @@ BEGIN
                     END IF;
                 END LOOP;
 
+                FOR i IN v_y .. b_y[v_batch] LOOP
+                    SELECT * INTO v_key FROM api_keys WHERE tenant = v_tenant AND id = y_id[i];
+                    v_answer := CASE
+                        WHEN y_revoked[i] IS NULL AND FOUND THEN 'haskey ' || i - v_y
+                        WHEN y_revoked[i] IS NOT NULL AND (NOT FOUND OR v_key.revoked IS NOT NULL) THEN 'nokey ' || i - v_y
+                    END;
+                    EXIT decide WHEN v_answer IS NOT NULL;
+                END LOOP;
+
                 -- It holds. The logs that it opens come first: others of the batch may refer to them, in whichever order.
                 FOR i IN v_a .. b_a[v_batch] LOOP
                     CONTINUE WHEN a_kind[i] IS NULL;
@@ -238,6 +395,10 @@ BEGIN
                     CONTINUE WHEN a_kind[i] IS NULL;
                     v_log := a_log[i];
                     l_kind[v_log] := a_kind[i];
+                    l_of[v_log] := l_id[a_of[i]];
+                    l_fork[v_log] := l_id[a_fork[i]];
+                    l_fork_at[v_log] := a_fork_at[i];
+                    l_changed[v_log] := true;
                     l_last[v_log] := coalesce(a_fork_at[i], 0);
                     l_events[v_log] := 0;
                     l_nature[v_log] := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
@@ -276,6 +437,11 @@ BEGIN
                 l_updated[v_log] := greatest(l_updated[v_log], a_at[i], CASE WHEN a_now[i] THEN v_now END);
                 l_written[v_log] := true;
                 IF a_status[i] IS NOT NULL THEN
+                    IF NOT l_changed[v_log] THEN
+                        l_changed[v_log] := true;
+                        l_row[v_log] := throughline_log_row(l_id[v_log], p_tenants[v_t], l_name[v_log], l_kind[v_log],
+                            l_of[v_log], l_fork[v_log], l_fork_at[v_log], l_had_status[v_log], l_gone[v_log]);
+                    END IF;
                     l_status[v_log] := a_status[i];
                 END IF;
                 IF a_rewind[i] IS NOT NULL THEN
@@ -290,28 +456,74 @@ BEGIN
 
             IF NOT b_plain[v_batch] THEN
                 IF b_o[v_batch] >= v_o THEN
-                    INSERT INTO once SELECT v_tenant, o_hash[n.i], v_receipt FROM generate_series(v_o, b_o[v_batch]) n(i)
-                        ON CONFLICT DO NOTHING;
+                    INSERT INTO once SELECT v_tenant, o_hash[n.i], v_receipt FROM generate_series(v_o, b_o[v_batch]) n(i);
+                    FOR i IN v_o .. b_o[v_batch] LOOP
+                        m_tenant := m_tenant || v_t; m_table := m_table || 5; m_sign := m_sign || 1;
+                        m_row := m_row || concat_ws(E'\n', 'once', v_tenant, encode(o_hash[i], 'hex'),
+                            throughline_text(v_receipt));
+                    END LOOP;
                 END IF;
                 FOR i IN v_take .. b_t[v_batch] LOOP
-                    UPDATE pending SET taken = v_now WHERE tenant = v_tenant AND id = t_id[i];
+                    UPDATE pending SET taken = v_now WHERE tenant = v_tenant AND id = t_id[i] RETURNING * INTO v_pending;
+                    m_tenant := m_tenant || v_t || v_t; m_table := m_table || 6 || 6; m_sign := m_sign || -1 || 1;
+                    m_row := m_row
+                        || throughline_pending_row(v_tenant, v_pending.id, v_pending.kind, v_pending.log, v_pending.seq,
+                               v_pending.opened, v_pending.expires, NULL)
+                        || throughline_pending_row(v_tenant, v_pending.id, v_pending.kind, v_pending.log, v_pending.seq,
+                               v_pending.opened, v_pending.expires, v_now);
                 END LOOP;
                 FOR i IN v_q .. b_q[v_batch] LOOP
                     INSERT INTO pending VALUES (v_tenant, q_id[i], q_kind[i], l_id[a_log[q_append[i]]],
                                                 c_last[q_append[i]], v_now, v_now + q_expires[i], NULL);
+                    m_tenant := m_tenant || v_t; m_table := m_table || 6; m_sign := m_sign || 1;
+                    m_row := m_row || throughline_pending_row(v_tenant, q_id[i], q_kind[i], l_id[a_log[q_append[i]]],
+                        c_last[q_append[i]], v_now, v_now + q_expires[i], NULL);
                 END LOOP;
                 FOR i IN v_n .. b_n[v_batch] LOOP
                     INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
                     VALUES (v_tenant, n_id[i], n_parent[i], l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
                             c_last[n_append[i]], n_prefix[i]) RETURNING id INTO v_turn;
-                    INSERT INTO turn_keys SELECT v_tenant, k_kind[k], k_hash[k], v_turn
-                      FROM generate_series(coalesce(n_k[i - 1], 0) + 1, n_k[i]) k ON CONFLICT DO NOTHING;
+                    m_tenant := m_tenant || v_t; m_table := m_table || 3; m_sign := m_sign || 1;
+                    m_row := m_row || concat_ws(E'\n', 'turns', v_turn, v_tenant, throughline_text(n_id[i]),
+                        throughline_text(n_parent[i]), l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
+                        c_last[n_append[i]], coalesce(encode(n_prefix[i], 'hex'), ''));
+                    -- A turn may have the same key twice.
+                    WITH added AS (
+                        INSERT INTO turn_keys SELECT v_tenant, k_kind[k], k_hash[k], v_turn
+                          FROM generate_series(coalesce(n_k[i - 1], 0) + 1, n_k[i]) k ON CONFLICT DO NOTHING
+                        RETURNING kind, hash)
+                    SELECT m_tenant || array_agg(v_t), m_table || array_agg(4), m_sign || array_agg(1),
+                           m_row || array_agg(concat_ws(E'\n', 'turn_keys', v_tenant, kind, encode(hash, 'hex'), v_turn))
+                      INTO m_tenant, m_table, m_sign, m_row FROM added;
+                END LOOP;
+                FOR i IN v_y .. b_y[v_batch] LOOP
+                    IF y_revoked[i] IS NULL THEN
+                        INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked, mac)
+                        VALUES (v_tenant, y_id[i], y_label[i], y_limits[i], y_hash[i], v_now, NULL, y_mac[i])
+                        RETURNING * INTO v_key;
+                    ELSE
+                        SELECT * INTO v_key FROM api_keys WHERE tenant = v_tenant AND id = y_id[i];
+                        m_tenant := m_tenant || v_t; m_table := m_table || 7; m_sign := m_sign || -1;
+                        m_row := m_row || throughline_key_row(v_tenant, v_key.id, v_key.label, v_key.limits, v_key.hash,
+                            v_key.revoked, v_key.mac);
+                        UPDATE api_keys SET revoked = y_revoked[i], mac = y_mac[i] WHERE tenant = v_tenant AND id = y_id[i]
+                        RETURNING * INTO v_key;
+                    END IF;
+                    m_tenant := m_tenant || v_t; m_table := m_table || 7; m_sign := m_sign || 1;
+                    m_row := m_row || throughline_key_row(v_tenant, v_key.id, v_key.label, v_key.limits, v_key.hash,
+                        v_key.revoked, v_key.mac);
                 END LOOP;
                 FOR i IN v_e .. b_e[v_batch] LOOP
                     x_erase := x_erase || i;
                     x_last[i] := l_last[e_log[i]];
                     IF e_all[i] THEN
-                        l_gone[e_log[i]] := e_why[i];
+                        v_log := e_log[i];
+                        IF NOT l_changed[v_log] THEN
+                            l_changed[v_log] := true;
+                            l_row[v_log] := throughline_log_row(l_id[v_log], p_tenants[v_t], l_name[v_log], l_kind[v_log],
+                                l_of[v_log], l_fork[v_log], l_fork_at[v_log], l_had_status[v_log], l_gone[v_log]);
+                        END IF;
+                        l_gone[v_log] := e_why[i];
                     END IF;
                 END LOOP;
             END IF;
@@ -321,7 +533,7 @@ BEGIN
         v_a := b_a[v_batch] + 1;
         IF NOT b_plain[v_batch] THEN
             v_o := b_o[v_batch] + 1; v_take := b_t[v_batch] + 1; v_q := b_q[v_batch] + 1; v_n := b_n[v_batch] + 1;
-            v_e := b_e[v_batch] + 1;
+            v_e := b_e[v_batch] + 1; v_y := b_y[v_batch] + 1;
         END IF;
     END LOOP;
 
@@ -390,17 +602,63 @@ BEGIN
            AND NOT EXISTS (SELECT FROM records r WHERE r.blob = b.id AND r.erased IS NULL);
         UPDATE logs SET bytes = bytes - v_bytes, gone = CASE WHEN e_all[i] THEN e_why[i] ELSE gone END
          WHERE id = l_id[e_log[i]];
-        UPDATE tenants SET era = era + 1 WHERE id = v_tenant;
+        UPDATE tenants SET era = era + 1 WHERE id = v_tenant RETURNING name, era INTO v_name, v_era;
+        w_table := w_table || 1 || 1; w_sign := w_sign || -1 || 1;
+        w_row := w_row || throughline_tenant_row(v_tenant, v_name, v_era - 1)
+                       || throughline_tenant_row(v_tenant, v_name, v_era);
         IF e_note[i] IS NOT NULL THEN
+            SELECT value INTO v_value FROM kept WHERE name = e_note[i];
+            IF FOUND THEN
+                w_table := w_table || 3; w_sign := w_sign || -1; w_row := w_row || throughline_kept_row(e_note[i], v_value);
+            END IF;
             INSERT INTO kept VALUES (e_note[i], e_note_value[i])
                 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+            w_table := w_table || 3; w_sign := w_sign || 1;
+            w_row := w_row || throughline_kept_row(e_note[i], e_note_value[i]);
         END IF;
     END LOOP;
+    IF w_table <> '{}' THEN
+        PERFORM throughline_tally(p_key, w_table, w_sign, w_row);
+    END IF;
 
+    -- The index rows that were added, changed and removed.
+    FOR v_counted IN
+        SELECT tenant, tab, throughline_xor(throughline_half(mac, 1)) AS high, throughline_xor(throughline_half(mac, 9)) AS low,
+               sum(sign) AS n
+          FROM (SELECT tenant, tab, sign, throughline_mac(p_key, line) AS mac
+                  FROM (SELECT tenant, tab, sign, line FROM unnest(m_tenant, m_table, m_sign, m_row) m(tenant, tab, sign, line)
+                         UNION ALL
+                        SELECT array_position(p_tenants, l_tenant[n]), 1, -1, l_row[n]
+                          FROM generate_series(1, cardinality(l_name)) n WHERE l_row[n] IS NOT NULL
+                         UNION ALL
+                        SELECT array_position(p_tenants, l_tenant[n]), 1, 1,
+                               throughline_log_row(l_id[n], l_tenant[n], l_name[n], l_kind[n], l_of[n], l_fork[n], l_fork_at[n],
+                                                   coalesce(l_status[n], l_had_status[n]), l_gone[n])
+                          FROM generate_series(1, cardinality(l_name)) n WHERE l_changed[n]
+                         UNION ALL
+                        SELECT w_tenant[r], 2, 1,
+                               concat_ws(E'\n', 'records', w_id[r], p_tenants[w_tenant[r]], l_id[a_log[r_append[r]]],
+                                         c_before[r_append[r]] + r_place[r], g_id[w_tenant[r]],
+                                         c_position[r_append[r]] + r_place[r])
+                          FROM generate_series(1, cardinality(r_append)) r WHERE w_id[r] IS NOT NULL) lines) macs
+         GROUP BY tenant, tab
+    LOOP
+        v_at := (v_counted.tenant - 1) * 21 + (v_counted.tab - 1) * 3;
+        g_sums[v_at + 1] := g_sums[v_at + 1] # v_counted.high;
+        g_sums[v_at + 2] := g_sums[v_at + 2] # v_counted.low;
+        g_sums[v_at + 3] := g_sums[v_at + 3] + v_counted.n;
+    END LOOP;
     FOR i IN 1 .. cardinality(p_tenants) LOOP
-        CONTINUE WHEN g_position[i] = g_from[i];
-        INSERT INTO segments VALUES (g_id[i], p_tenants[i], p_writer, g_position[i], g_link[i])
-            ON CONFLICT (id) DO UPDATE SET position = excluded.position, link = excluded.link;
+        CONTINUE WHEN g_position[i] = g_from[i]
+            AND g_sums[(i - 1) * 21 + 1 : i * 21] = g_sums_from[(i - 1) * 21 + 1 : i * 21];
+        g_id[i] := coalesce(g_id[i], nextval('segments_id_seq'));
+        v_sums := array_to_string(g_sums[(i - 1) * 21 + 1 : i * 21], ' ');
+        INSERT INTO segments (id, tenant, writer, position, link, changes, sums, mac)
+        VALUES (g_id[i], p_tenants[i], p_writer, g_position[i], g_link[i], g_changes[i] + 1, v_sums,
+                throughline_mac(p_key, concat_ws(E'\n', 'segments', g_id[i], p_tenants[i], throughline_text(p_writer),
+                    g_position[i], encode(g_link[i], 'hex'), g_changes[i] + 1, throughline_text(v_sums))))
+            ON CONFLICT (id) DO UPDATE SET position = excluded.position, link = excluded.link, changes = excluded.changes,
+                                           sums = excluded.sums, mac = excluded.mac;
         v_answers := v_answers || format('head %s', i);
     END LOOP;
     UPDATE writers SET number = p_number, answers = v_answers, touched = clock_timestamp() WHERE writer = p_writer;
@@ -441,12 +699,16 @@ END
 $$;
 
 -- Keeps a manifest, once: whoever did not hear the answer asks again.
-CREATE FUNCTION throughline_manifest(p_body text, p_signature bytea) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION throughline_manifest(p_key bytea, p_body text, p_signature bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
 BEGIN
     PERFORM throughline_lock('{}', false);
     IF NOT EXISTS (SELECT FROM (SELECT signature FROM manifests ORDER BY id DESC LIMIT 256) m
                     WHERE m.signature = p_signature) THEN
-        INSERT INTO manifests (body, signature) VALUES (p_body, p_signature);
+        INSERT INTO manifests (body, signature) VALUES (p_body, p_signature) RETURNING id INTO v_id;
+        PERFORM throughline_tally(p_key, ARRAY[2], ARRAY[1],
+            ARRAY[concat_ws(E'\n', 'manifests', v_id, throughline_text(p_body), encode(p_signature, 'hex'))]);
     END IF;
 END
 $$;

@@ -1,0 +1,331 @@
+//! MACs of index rows, and their sums.
+//!
+//! The chain proves the records. The other tables (logs, turns, API keys …) steer who may write and what is found, and a
+//! change there must not go unnoticed. Each of their rows has a MAC under a key that derives from the store's secret:
+//! `sha256(key, sha256(row))`, which PostgreSQL computes as well. MACs of rows are not stored. Each segment (tenant and
+//! writer) stores, per table, the XOR of the MACs of all rows that this writer added, without those that it removed, and
+//! their count. A change of a row takes the old MAC out and puts the new MAC in. The segment's row is written in every
+//! commit anyway, so the sums cost no further write, and no two nodes change the same row. The segment's row has a MAC of
+//! its own, so that a sum cannot be replaced. Tables of the whole store (tenants, manifests, small values) are summed in
+//! one small value, the tally.
+//!
+//! Verification adds up the MACs of all rows of a tenant, in one snapshot, and compares them with the sums of its
+//! segments. A changed, added, removed, moved or duplicated row makes them differ. Leases, `created` and `logs.updated`
+//! are not covered: leases end by themselves, and times of creation are for people. Columns that the records prove
+//! already (as `logs.last` and `logs.bytes`) are left out, so that a plain append changes no sum but that of records.
+//!
+//! PostgreSQL computes MACs in the function that writes, so the key goes to the server with each group of batches. It
+//! signs no manifest and no API key: see `keys.rs`.
+
+use std::io::Write as _;
+
+use sha2::{Digest as _, Sha256};
+use throughline_core::{Digest, Name, Tenant};
+
+use crate::cipher::Secret;
+use crate::manifest::hex;
+
+/// The name of the small value that holds the sums of the whole store.
+pub(crate) const TALLY: &str = "tally";
+
+/// A value of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field<'r> {
+    Null,
+    Number(i64),
+    Text(&'r [u8]),
+    Bytes(&'r [u8]),
+}
+
+impl From<i64> for Field<'_> {
+    fn from(number: i64) -> Self {
+        Field::Number(number)
+    }
+}
+
+impl<'r> From<&'r str> for Field<'r> {
+    fn from(text: &'r str) -> Self {
+        Field::Text(text.as_bytes())
+    }
+}
+
+impl<'r> From<&'r [u8]> for Field<'r> {
+    fn from(bytes: &'r [u8]) -> Self {
+        Field::Bytes(bytes)
+    }
+}
+
+impl<'r, T: Into<Field<'r>>> From<Option<T>> for Field<'r> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Field::Null, Into::into)
+    }
+}
+
+/// A table with the columns that its MACs cover.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static str,
+    /// The column that holds the tenant's number; the first is 0.
+    pub(crate) tenant: Option<usize>,
+    /// Its place among the sums of a segment or of the tally.
+    place: usize,
+}
+
+impl Table {
+    const fn of_tenant(
+        place: usize,
+        name: &'static str,
+        tenant: usize,
+        columns: &'static str,
+    ) -> Self {
+        Self { name, columns, tenant: Some(tenant), place }
+    }
+
+    const fn of_store(place: usize, name: &'static str, columns: &'static str) -> Self {
+        Self { name, columns, tenant: None, place }
+    }
+}
+
+pub(crate) static LOGS: Table =
+    Table::of_tenant(0, "logs", 1, "id, tenant, name, kind, of, fork, fork_at, status, gone");
+pub(crate) static RECORDS: Table =
+    Table::of_tenant(1, "records", 1, "id, tenant, log, seq, segment, position");
+pub(crate) static TURNS: Table =
+    Table::of_tenant(2, "turns", 1, "id, tenant, name, parent, log, first, last, prefix");
+pub(crate) static TURN_KEYS: Table =
+    Table::of_tenant(3, "turn_keys", 0, "tenant, kind, hash, turn");
+pub(crate) static ONCE: Table = Table::of_tenant(4, "once", 0, "tenant, name, receipt");
+pub(crate) static PENDING: Table =
+    Table::of_tenant(5, "pending", 0, "tenant, id, kind, log, seq, opened, expires, taken");
+pub(crate) static API_KEYS: Table =
+    Table::of_tenant(6, "api_keys", 0, "tenant, id, label, limits, hash, revoked, mac");
+pub(crate) static TENANTS: Table = Table::of_store(0, "tenants", "id, name, era");
+pub(crate) static MANIFESTS: Table = Table::of_store(1, "manifests", "id, body, signature");
+pub(crate) static KEPT: Table = Table::of_store(2, "kept", "name, value");
+
+/// The tables that segments sum up, in the order of their sums.
+pub(crate) static OF_TENANTS: [&Table; 7] =
+    [&LOGS, &RECORDS, &TURNS, &TURN_KEYS, &ONCE, &PENDING, &API_KEYS];
+/// The tables that the tally sums up, in the order of their sums.
+pub(crate) static OF_STORE: [&Table; 3] = [&TENANTS, &MANIFESTS, &KEPT];
+
+/// The sums of a segment.
+pub(crate) type SegmentSums = Sums<7>;
+/// The sums of the whole store.
+pub(crate) type StoreSums = Sums<3>;
+
+/// The key of row MACs.
+#[derive(Clone)]
+pub(crate) struct RowKey(Secret);
+
+impl RowKey {
+    pub(crate) fn new(key: Secret) -> Self {
+        Self(key)
+    }
+
+    /// The key itself, for PostgreSQL's functions.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &*self.0
+    }
+
+    /// The MAC of a row.
+    pub(crate) fn row(&self, table: &Table, fields: &[Field<'_>]) -> RowMac {
+        let mac = self.mac(table.name, fields);
+        let half = |from: usize| {
+            let bytes = mac.get(from..).and_then(<[u8]>::first_chunk).copied();
+            i64::from_be_bytes(bytes.unwrap_or_default())
+        };
+        RowMac { high: half(0), low: half(8) }
+    }
+
+    /// The MAC of a segment's row.
+    pub(crate) fn segment(&self, segment: &SegmentRow<'_>) -> Digest {
+        let SegmentRow { id, tenant, writer, position, link, changes, sums } = segment;
+        let fields = [
+            Field::Number(*id),
+            Field::Number(*tenant),
+            Field::from(*writer),
+            Field::Number(*position),
+            Field::from(link.as_slice()),
+            Field::Number(*changes),
+            Field::from(*sums),
+        ];
+        self.mac("segments", &fields)
+    }
+
+    fn mac(&self, name: &str, fields: &[Field<'_>]) -> Digest {
+        let mut text = Vec::with_capacity(256);
+        text.extend_from_slice(name.as_bytes());
+        for field in fields {
+            text.push(b'\n');
+            // Writing to memory does not fail.
+            drop(match field {
+                Field::Null => Ok(()),
+                Field::Number(number) => write!(text, "{number}"),
+                Field::Text(bytes) => {
+                    write!(text, "{}:", bytes.len()).and_then(|()| text.write_all(bytes))
+                }
+                Field::Bytes(bytes) => text.write_all(hex(bytes).as_bytes()),
+            });
+        }
+        let row = Sha256::digest(&text);
+        Sha256::new().chain_update(self.bytes()).chain_update(row).finalize().into()
+    }
+}
+
+impl std::fmt::Debug for RowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RowKey(…)")
+    }
+}
+
+/// A segment's row, as its MAC covers it.
+pub(crate) struct SegmentRow<'r> {
+    pub(crate) id: i64,
+    pub(crate) tenant: i64,
+    pub(crate) writer: &'r str,
+    pub(crate) position: i64,
+    pub(crate) link: &'r Digest,
+    /// How often the row was written.
+    pub(crate) changes: i64,
+    pub(crate) sums: &'r str,
+}
+
+/// The MAC of one row, in two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowMac {
+    high: i64,
+    low: i64,
+}
+
+/// The XOR of the MACs of rows, and how many they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    high: i64,
+    low: i64,
+    pub(crate) rows: i64,
+}
+
+/// A sum for each table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sums<const TABLES: usize>([Sum; TABLES]);
+
+impl<const TABLES: usize> Default for Sums<TABLES> {
+    fn default() -> Self {
+        Self([Sum::default(); TABLES])
+    }
+}
+
+impl<const TABLES: usize> Sums<TABLES> {
+    /// Puts a row in.
+    pub(crate) fn add(&mut self, table: &Table, mac: RowMac) {
+        self.change(table, mac, 1);
+    }
+
+    /// Takes a row out.
+    pub(crate) fn remove(&mut self, table: &Table, mac: RowMac) {
+        self.change(table, mac, -1);
+    }
+
+    fn change(&mut self, table: &Table, RowMac { high, low }: RowMac, rows: i64) {
+        if let Some(sum) = self.0.get_mut(table.place) {
+            sum.high ^= high;
+            sum.low ^= low;
+            sum.rows = sum.rows.wrapping_add(rows);
+        }
+    }
+
+    /// Puts all rows of other sums in.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (sum, other) in self.0.iter_mut().zip(&other.0) {
+            sum.high ^= other.high;
+            sum.low ^= other.low;
+            sum.rows = sum.rows.wrapping_add(other.rows);
+        }
+    }
+
+    pub(crate) fn of(&self, table: &Table) -> Sum {
+        self.0.get(table.place).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The stored form: three numbers for each table.
+    pub(crate) fn print(&self) -> String {
+        let numbers = self.0.iter().flat_map(|sum| [sum.high, sum.low, sum.rows]);
+        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map(|number| number.parse::<i64>().ok());
+        let mut next = || numbers.next().flatten();
+        let mut sums = Self::default();
+        for sum in &mut sums.0 {
+            *sum = Sum { high: next()?, low: next()?, rows: next()? };
+        }
+        // The MAC of a segment covers the text, so only one text stands for the same sums.
+        (sums.print() == text).then_some(sums)
+    }
+
+    /// A digest for manifests.
+    pub(crate) fn digest(&self) -> Digest {
+        Sha256::digest(self.print()).into()
+    }
+}
+
+/// The sums of the whole store, as the small value [`TALLY`] holds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// How often it was written.
+    pub(crate) changes: i64,
+    pub(crate) sums: StoreSums,
+}
+
+impl Tally {
+    /// The stored form: the changes, the sums and the MAC, a line each.
+    pub(crate) fn print(&self, key: &RowKey) -> String {
+        let (changes, sums) = (self.changes, self.sums.print());
+        let mac = key.mac(TALLY, &[Field::Number(changes), Field::from(sums.as_str())]);
+        format!("{changes}\n{sums}\n{}", hex(&mac))
+    }
+
+    /// Reads the stored form; nothing if its MAC does not hold.
+    pub(crate) fn parse(key: &RowKey, stored: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(stored).ok()?;
+        let mut lines = text.split('\n');
+        let changes = lines.next()?.parse().ok()?;
+        let tally = Self { changes, sums: StoreSums::parse(lines.next()?)? };
+        (tally.print(key) == text).then_some(tally)
+    }
+}
+
+/// Where the index rows of a segment stand, for manifests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowState {
+    /// Whose segment it is; nothing for the tables of the whole store.
+    pub segment: Option<(Tenant, Name)>,
+    /// How often the sums were written.
+    pub changes: i64,
+    /// The digest of the sums.
+    pub digest: Digest,
+}
+
+impl RowState {
+    /// The state of a segment, from its stored sums.
+    pub(crate) fn new(segment: Option<(Tenant, Name)>, changes: i64, sums: &str) -> Self {
+        Self { segment, changes, digest: Sha256::digest(sums).into() }
+    }
+
+    /// The state of the tally, from its stored form.
+    pub(crate) fn of_store(stored: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(stored).ok()?.split('\n');
+        Some(Self::new(None, lines.next()?.parse().ok()?, lines.next()?))
+    }
+}
+
+#[cfg(test)]
+#[path = "row_mac_tests.rs"]
+mod row_mac_tests;

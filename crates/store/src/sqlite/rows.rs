@@ -1,0 +1,187 @@
+//! Adding up the MACs of index rows: for verification, and once for a store that has no sums yet.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
+use throughline_core::{Name, StoreError, Tenant};
+
+use crate::backend::{ApiKeyRow, Protection};
+use crate::chain::GENESIS;
+use crate::keys::SECRET;
+use crate::row_mac::{
+    Field, OF_STORE, OF_TENANTS, RowKey, RowMac, RowState, SegmentRow, SegmentSums, TALLY, Table,
+    Tally,
+};
+use crate::sqlite::commit::Stop;
+use crate::sqlite::keep::{KEY, key_row};
+use crate::sqlite::schema::{self, MIGRATIONS};
+use crate::sqlite::tally;
+use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead};
+
+/// The MAC of a row that has the table's columns first.
+pub(super) fn mac(row: &Row<'_>, key: &RowKey, table: &Table) -> Result<RowMac, rusqlite::Error> {
+    let mut fields = Vec::with_capacity(9);
+    for place in 0..table.columns.split(',').count() {
+        fields.push(match row.get_ref(place)? {
+            ValueRef::Null => Field::Null,
+            ValueRef::Integer(number) => Field::Number(number),
+            // No table of ours holds one.
+            ValueRef::Real(number) => Field::Number(i64::from_be_bytes(number.to_be_bytes())),
+            ValueRef::Text(text) => Field::Text(text),
+            ValueRef::Blob(bytes) => Field::Bytes(bytes),
+        });
+    }
+    Ok(key.row(table, &fields))
+}
+
+/// Reads all index rows and all sums, in one snapshot.
+pub(super) fn read(db: &Connection, key: &RowKey) -> Result<RowsRead, rusqlite::Error> {
+    let snapshot = db.unchecked_transaction()?;
+    let mut rows = count(&snapshot, key)?;
+    let find = "SELECT g.id, g.tenant, g.writer, g.position, g.link, g.changes, g.sums, g.mac
+                FROM segments g ORDER BY g.id";
+    let mut find = snapshot.prepare_cached(find)?;
+    let segments = find.query_map([], |row| {
+        let (writer, sums): (Name, String) = (row.get(2)?, row.get(6)?);
+        let link = row.get(4)?;
+        let mac = key.segment(&SegmentRow {
+            id: row.get(0)?,
+            tenant: row.get(1)?,
+            writer: &writer,
+            position: row.get(3)?,
+            link: &link,
+            changes: row.get(5)?,
+            sums: &sums,
+        });
+        let holds = row.get::<_, Option<Vec<u8>>>(7)?.is_some_and(|stored| stored == mac);
+        let sums = SegmentSums::parse(&sums).filter(|_| holds);
+        Ok(SegmentRead { tenant: row.get(1)?, writer, changes: row.get(5)?, sums })
+    })?;
+    rows.segments = segments.collect::<Result<_, _>>()?;
+    rows.tally = tally::stored(&snapshot)?.and_then(|stored| Tally::parse(key, &stored));
+    Ok(rows)
+}
+
+/// Adds up the MACs of all index rows.
+fn count(db: &Connection, key: &RowKey) -> Result<RowsRead, rusqlite::Error> {
+    let mut read = RowsRead::default();
+    for table in OF_TENANTS.iter().chain(&OF_STORE) {
+        let find = format!(
+            "SELECT {} FROM {} WHERE {}",
+            table.columns,
+            table.name,
+            if table.name == "kept" { "name <> ?1" } else { "?1 <> ''" }
+        );
+        let mut find = db.prepare(&find)?;
+        let mut rows = find.query([TALLY])?;
+        while let Some(row) = rows.next()? {
+            let tenant = table.tenant.map(|place| row.get(place)).transpose()?;
+            read.count(table, tenant, mac(row, key, table)?);
+        }
+    }
+    let mut find = db.prepare("SELECT id, name FROM tenants")?;
+    let mut rows = find.query([])?;
+    while let Some(row) = rows.next()? {
+        read.names.insert(row.get(0)?, Tenant(row.get(1)?));
+    }
+    Ok(read)
+}
+
+/// Where the sums stand, for a manifest.
+pub(super) fn states(db: &Connection) -> Result<Vec<RowState>, rusqlite::Error> {
+    let find = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g
+                JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
+    let mut find = db.prepare_cached(find)?;
+    let states = find.query_map([], |row| {
+        Ok(RowState::new(
+            Some((Tenant(row.get(0)?), row.get(1)?)),
+            row.get(2)?,
+            row.get_ref(3)?.as_str()?,
+        ))
+    })?;
+    let mut states: Vec<RowState> = states.collect::<Result<_, _>>()?;
+    states.extend(tally::stored(db)?.and_then(|stored| RowState::of_store(&stored)));
+    Ok(states)
+}
+
+/// Gives a store of version 1, or a new one, its MACs and sums.
+pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), Stop> {
+    let Protection { key, api_keys, is_marked, marked } = protection;
+    let version = schema::version(db)?;
+    let is_counted = version > 1 && tally::stored(db)?.is_some();
+    match (version > 1, is_counted, marked) {
+        (false, ..) if *is_marked => {
+            let problem = "its rows had MACs and have none any more: restore a backup";
+            return Err(StoreError::Corrupt(problem.into()).into());
+        }
+        // Another process made the store, and this one read the secret before.
+        (true, true, Some(marked)) if !is_marked => {
+            return Ok(tally::set_value(db, Some(key), SECRET, Some(marked))?);
+        }
+        // Sums that are missing are not made anew: verification reports them.
+        (true, true, _) | (true, false, None) => return Ok(()),
+        (true, false, Some(_)) if *is_marked => return Ok(()),
+        (true, false, Some(_)) | (false, _, _) => {}
+    }
+    if version < 2 {
+        for migration in MIGRATIONS.iter().skip(1) {
+            db.execute_batch(migration)?;
+        }
+        db.pragma_update(None, "user_version", schema::KNOWN)?;
+    }
+    if let Some(marked) = marked {
+        let set = "UPDATE kept SET value = ?2 WHERE name = ?1";
+        db.execute(set, params![SECRET, &**marked])?;
+    }
+    sign_keys(db, |row| api_keys.mac(row))?;
+    let read = count(db, key)?;
+    for (tenant, sums) in &read.tenants {
+        let add = "INSERT INTO segments (tenant, writer, position, link, sums, mac)
+                   VALUES (?1, ?2, 0, ?3, ?4, x'')";
+        db.execute(add, params![tenant, FIRST_COUNT, GENESIS, sums.print()])?;
+    }
+    let none = "UPDATE segments SET sums = ?1 WHERE sums = ''";
+    db.execute(none, [SegmentSums::default().print()])?;
+    sign_segments(db, key)?;
+    tally::write(db, key, &Tally { changes: 1, sums: read.store })?;
+    Ok(())
+}
+
+fn sign_keys(
+    db: &Connection,
+    mac: impl Fn(&ApiKeyRow) -> throughline_core::Digest,
+) -> Result<(), rusqlite::Error> {
+    let mut find = db.prepare(KEY)?;
+    let rows: Vec<ApiKeyRow> = find.query_map([], key_row)?.collect::<Result<_, _>>()?;
+    for row in &rows {
+        let set = "UPDATE api_keys SET mac = ?3 WHERE id = ?2
+                   AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
+        db.prepare_cached(set)?.execute(params![row.tenant.0, row.id, mac(row)])?;
+    }
+    Ok(())
+}
+
+fn sign_segments(db: &Connection, key: &RowKey) -> Result<(), rusqlite::Error> {
+    let find = "SELECT id, tenant, writer, position, link, changes, sums FROM segments";
+    let mut find = db.prepare(find)?;
+    let mut rows = find.query([])?;
+    let mut macs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (writer, sums): (Name, String) = (row.get(2)?, row.get(6)?);
+        let link = row.get(4)?;
+        let segment = SegmentRow {
+            id: row.get(0)?,
+            tenant: row.get(1)?,
+            writer: &writer,
+            position: row.get(3)?,
+            link: &link,
+            changes: row.get(5)?,
+            sums: &sums,
+        };
+        macs.push((segment.id, key.segment(&segment)));
+    }
+    for (id, mac) in macs {
+        db.prepare_cached("UPDATE segments SET mac = ?2 WHERE id = ?1")?
+            .execute(params![id, mac])?;
+    }
+    Ok(())
+}

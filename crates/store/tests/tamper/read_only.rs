@@ -1,0 +1,123 @@
+//! Copies that are only read: evidence is proven without a change to it, and what is no store is left as it is.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use throughline_core::{Append, Batch, LogOpening, NewRecord, Store as _, StoreError};
+use throughline_store::{Options, Warning, open};
+use throughline_testkit::Folder;
+
+use crate::{opened, proof_of_read_only, store};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_copy_is_proven_and_stays_as_it_is() {
+    let folder = Folder::new("tamper-evidence");
+    let file = folder.join("store.db");
+    store::write(&file).await;
+    let evidence = folder.join("evidence");
+    std::fs::create_dir(&evidence).unwrap();
+    let copy = evidence.join("what? #1 100%.db");
+    std::fs::copy(&file, &copy).unwrap();
+    make_read_only(&copy, 0o444);
+    make_read_only(&evidence, 0o555);
+    let before = std::fs::read(&copy).unwrap();
+    let proof = proof_of_read_only(&copy).await.unwrap();
+    assert_eq!((proof.broken, proof.warnings), (None, Vec::new()));
+    assert_eq!(proof.tables.len(), 13, "{:?}", proof.tables);
+    assert_eq!(std::fs::read(&copy).unwrap(), before);
+    let beside = std::fs::read_dir(&evidence).unwrap().count();
+    assert_eq!(beside, 1, "nothing was made beside it");
+    let options = Options { read_only: true, ..store::options() };
+    let journal = open(&format!("sqlite://{}", copy.display()), &options).await.unwrap();
+    let batch = Batch::of("one").append(Append::to("new").opening(LogOpening::thread()));
+    let refused = journal.commit(batch).await.unwrap_err();
+    assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused}");
+    make_read_only(&evidence, 0o755);
+}
+
+fn make_read_only(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_use_is_proven_read_only_beside_its_writer() {
+    let folder = Folder::new("tamper-in-use");
+    let file = folder.join("store.db");
+    store::write(&file).await;
+    let journal = opened(&file).await.unwrap();
+    for number in 0..5 {
+        let append = Append::to("other").record(NewRecord::new("note", number.to_string()));
+        journal.commit(Batch::of("one").append(append)).await.unwrap();
+        assert_eq!(proof_of_read_only(&file).await.unwrap().broken, None);
+    }
+    journal.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proof_without_a_master_key_says_that_the_signing_key_is_beside_the_data() {
+    let folder = Folder::new("tamper-no-key");
+    let url = format!("sqlite://{}", folder.join("store.db").display());
+    let journal = open(&url, &Options::default()).await.unwrap();
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!(proof.warnings, [Warning::KeyBesideData, Warning::NoManifest]);
+    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = append.record(NewRecord::new("note", "a"));
+    journal.commit(Batch::of("one").append(append)).await.unwrap();
+    journal.close().await.unwrap();
+    let options = Options { read_only: true, ..Options::default() };
+    let proof = open(&url, &options).await.unwrap().verify(None, &|_| {}).await.unwrap();
+    assert_eq!((proof.broken, proof.warnings), (None, vec![Warning::KeyBesideData]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_hold_no_whole_store_are_refused_in_plain_words() {
+    let folder = Folder::new("tamper-no-store");
+    let original = folder.join("original.db");
+    store::write(&original).await;
+    let empty = folder.join("empty.db");
+    std::fs::write(&empty, "").unwrap();
+    let changed = |name: &str, sql: &str| {
+        let file = folder.join(name);
+        std::fs::copy(&original, &file).unwrap();
+        Connection::open(&file).unwrap().execute_batch(sql).unwrap();
+        file
+    };
+    let cases = [
+        (empty, "is empty and holds no store"),
+        (changed("zero.db", "PRAGMA user_version = 0"), "schema version 0"),
+        (changed("minus.db", "PRAGMA user_version = -3"), "schema version -3"),
+        (changed("table.db", "DROP TABLE api_keys"), "has no table api_keys"),
+        (changed("newer.db", "PRAGMA user_version = 3"), "knows 2 at most"),
+    ];
+    for (file, words) in cases {
+        let before = std::fs::read(&file).unwrap();
+        for read_only in [true, false] {
+            let options = Options { read_only, create: false, ..store::options() };
+            let url = format!("sqlite://{}", file.display());
+            let refused = open(&url, &options).await.map(drop).unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), before, "{words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_was_put_back_to_version_1_does_not_get_new_macs() {
+    let folder = Folder::new("tamper-downgrade");
+    let file = folder.join("store.db");
+    store::write(&file).await;
+    let db = Connection::open(&file).unwrap();
+    crate::change::drop_triggers(&db);
+    db.execute_batch(
+        "DELETE FROM kept WHERE name = 'tally'; DELETE FROM once;
+         ALTER TABLE segments DROP COLUMN mac; ALTER TABLE segments DROP COLUMN sums;
+         ALTER TABLE segments DROP COLUMN changes; ALTER TABLE api_keys DROP COLUMN mac;
+         DELETE FROM manifests; PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(db);
+    let refused = opened(&file).await.map(drop).unwrap_err();
+    assert!(matches!(&refused, StoreError::Corrupt(_)), "{refused}");
+    assert!(refused.to_string().contains("had MACs and have none any more"), "{refused}");
+}

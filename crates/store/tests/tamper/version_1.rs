@@ -1,0 +1,155 @@
+//! Stores of schema version 1 open, get their MACs and sums, and keep what they hold.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use throughline_core::{Append, Batch, NewRecord, Store as _, StoreError, Tenant, VaultKey};
+use throughline_store::{Journal, MasterKey, Options, Warning, open};
+use throughline_testkit::Folder;
+
+/// The keys of a fixture: a valid and a revoked one of each tenant.
+type Keys = [(&'static str, [&'static str; 2]); 2];
+
+const POSTGRES_KEYS: Keys = [
+    (
+        "alpha",
+        [
+            "tl_e74632c8bdeedabac131e170e917e34e6df99ee521f49fb8",
+            "tl_cb43c78f6cba97225109a5d33e574779b7a264da9475ba46",
+        ],
+    ),
+    (
+        "beta",
+        [
+            "tl_405f476e3e1b15566fd69909d7787fc64ba5b322a5a1879d",
+            "tl_0c5a99ba86cb6a74b6d04a5076a0399214451eac92b92ee3",
+        ],
+    ),
+];
+
+const SQLITE_KEYS: Keys = [
+    (
+        "alpha",
+        [
+            "tl_d7782e77a0ca718c976566f2b47aa16feeee2b2be69bed80",
+            "tl_f6257d1a9bfb90da1eaf346a94794a580dafe01d9a080c08",
+        ],
+    ),
+    (
+        "beta",
+        [
+            "tl_502ebb2cbf3b8ec40821d93546e20be5de70e3b6a821e5fa",
+            "tl_187998537840f87e62884106fe318daa43b3eb1c3413aa5c",
+        ],
+    ),
+];
+
+fn options() -> Options {
+    let master_key = Some(MasterKey::parse(&"1".repeat(64)).unwrap());
+    Options { master_key, create: false, ..Options::default() }
+}
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version_1").join(name)
+}
+
+/// Everything that the fixture holds is there, and can be used and proven.
+async fn assert_is_carried_over(url: &str, keys: Keys) {
+    let journal = open(url, &options()).await.unwrap();
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!((proof.broken, proof.records, proof.tables.len()), (None, 22, 13));
+    for (tenant, [valid, revoked]) in keys {
+        let other = if tenant == "alpha" { "beta" } else { "alpha" };
+        let tenant = Tenant::from(tenant);
+        let key = journal.api_key(valid).await.unwrap().unwrap();
+        assert_eq!((&key.tenant, key.limits.budget_tokens), (&tenant, Some(5)));
+        assert_eq!(journal.api_key(revoked).await.unwrap(), None);
+        let ids = [format!("resp_{tenant}"), format!("resp_{other}")];
+        let ids = ids.map(|id| VaultKey::Id(id.into()));
+        let found = journal.find(&tenant, &ids).await.unwrap().found;
+        let names: Vec<_> =
+            found.iter().map(|found| found.as_ref().map(|at| &at.turn.id)).collect();
+        assert_eq!(names, [Some(&format!("turn-{tenant}").as_str().into()), None]);
+        assert_eq!(journal.pending(&tenant, None).await.unwrap().len(), 1);
+        let run = journal.log(&tenant, &"run".into()).await.unwrap().unwrap();
+        assert_eq!(run.status.as_deref(), Some("completed"));
+        // A batch that happened once did happen.
+        let append = Append::to("thread").record(NewRecord::new("note", "again"));
+        let batch = Batch::of(tenant.clone()).append(append).once(format!("start {tenant}"));
+        assert!(journal.commit(batch).await.unwrap().repeated);
+    }
+    go_on(&journal).await;
+    journal.close().await.unwrap();
+    let journal = open(url, &options()).await.unwrap();
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!(proof.broken, None);
+    assert!(proof.records > 22);
+    journal.close().await.unwrap();
+}
+
+/// Writes, forgets and revokes, so that rows of the first count change.
+async fn go_on(journal: &Journal) {
+    let tenant = Tenant::from("alpha");
+    let append = Append::to("run").record(NewRecord::new("note", "on")).status("running");
+    let mut batch = Batch::of(tenant.clone()).append(append);
+    batch.takes.push("question".into());
+    journal.commit(batch).await.unwrap();
+    journal.forget(&tenant, &"thread".into(), None).await.unwrap();
+    for key in journal.api_keys(&tenant).await.unwrap() {
+        let was_valid = key.revoked.is_none();
+        assert_eq!(journal.revoke_api_key(&tenant, &key.id).await.unwrap(), was_valid);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_1_file_gets_macs_and_keeps_its_keys_and_turns() {
+    let folder = Folder::new("tamper-version-1");
+    let file = folder.join("store.db");
+    std::fs::copy(fixture("store.db"), &file).unwrap();
+    let url = format!("sqlite://{}", file.display());
+    // Only reading changes nothing, and says what is not covered.
+    let read_only = Options { read_only: true, ..options() };
+    let journal = open(&url, &read_only).await.unwrap();
+    let proof = journal.verify(None, &|_| {}).await.unwrap();
+    assert_eq!((proof.broken, proof.warnings), (None, vec![Warning::RowsWithoutMacs]));
+    assert_eq!(proof.tables, ["records", "salts", "blobs", "segments"]);
+    drop(journal);
+    assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(fixture("store.db")).unwrap());
+    assert_is_carried_over(&url, SQLITE_KEYS).await;
+    let db = Connection::open(&file).unwrap();
+    let version =
+        db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0));
+    // Version 1 knows no version above its own, and says so: `NewerSchema`.
+    assert_eq!(version, Ok(2_i64));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_of_version_1_that_still_runs_cannot_write_without_macs() {
+    let folder = Folder::new("tamper-version-1-beside");
+    let file = folder.join("store.db");
+    std::fs::copy(fixture("store.db"), &file).unwrap();
+    let old = Connection::open(&file).unwrap();
+    let mut moves =
+        old.prepare("UPDATE segments SET position = position + 1 WHERE id = 1").unwrap();
+    let journal = open(&format!("sqlite://{}", file.display()), &options()).await.unwrap();
+    let refused = moves.execute([]).unwrap_err().to_string();
+    assert!(refused.contains("the store has a newer schema"), "{refused}");
+    let add = "INSERT INTO segments (tenant, writer, position, link) VALUES (1, 'old', 0, x'00')";
+    assert!(old.execute(add, []).unwrap_err().to_string().contains("newer schema"));
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
+    journal.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_version_1_database_gets_macs_and_keeps_its_keys_and_turns() {
+    let url = throughline_testkit::postgres_database();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let dump = std::fs::read_to_string(fixture("store.sql")).unwrap();
+    client.batch_execute(&dump).await.unwrap();
+    assert_is_carried_over(&url, POSTGRES_KEYS).await;
+    client.batch_execute("INSERT INTO public.throughline_schema VALUES (3)").await.unwrap();
+    let refused = open(&url, &options()).await.map(drop).unwrap_err();
+    let is_newer = matches!(refused, StoreError::NewerSchema { found: 3, known: 2 });
+    assert!(is_newer, "{refused}");
+}
