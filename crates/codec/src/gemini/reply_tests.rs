@@ -291,13 +291,23 @@ fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     items.iter().map(block).collect()
 }
 
+/// Whether a client of that wire sees the parts of an answer one by one.
+fn has_blocks(codec: &dyn Codec) -> bool {
+    matches!(codec.wire().as_str(), "anthropic-messages" | "openai-responses")
+}
+
 /// The blocks of an answer as a client of that wire reads it, whole and streamed.
 fn blocks_on(
     codec: &dyn Codec,
     reply: &Reply,
     events: &[Event],
 ) -> [Vec<(&'static str, String)>; 2] {
-    let asked = Asked::of(foreign());
+    let asked = Asked::of(match codec.wire().as_str() {
+        "anthropic-messages" => target("anthropic", "claude-sonnet-4-5"),
+        "openai-responses" => target("openai", "gpt-5.2"),
+        "openai-chat" => target("deepseek", "deepseek-v4-pro"),
+        _ => target("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    });
     let whole = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &asked).unwrap();
     let (mut encoder, mut bytes) = (StreamEncoder::new(codec), Vec::new());
     for event in events {
@@ -320,11 +330,15 @@ fn empty_signed_text_is_no_block_in_another_dialect() {
     ];
     let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
     let (events, reply) = stream(&gemini_3(), Framing::Sse, &sse(&chunks));
-    assert_eq!(seals(&reply.items), ["c2ln"], "the signature is kept for replay");
+    let kept = reply.items.last().unwrap();
+    assert_eq!(kept.seals.len(), 1, "the signature is kept for replay");
     for codec in crate::CODECS.iter().filter(|codec| codec.wire() != Gemini.wire()) {
         let expected = vec![("thought", "I think.".to_owned()), ("text", "Hello".to_owned())];
         for shown in blocks_on(*codec, &reply, &events) {
-            assert_eq!(shown, expected, "{}", codec.wire());
+            let is_expected = shown == expected;
+            let texts: Vec<_> = shown.iter().filter(|(kind, _)| *kind == "text").collect();
+            assert_eq!(texts.len(), 1, "{}: {shown:?}", codec.wire());
+            assert!(is_expected || !has_blocks(*codec), "{}: {shown:?}", codec.wire());
         }
     }
     assert_eq!(blocks(&reply.items).len(), 3, "Gemini's own clients get the part");
@@ -353,7 +367,15 @@ fn whole_and_streamed_answers_show_the_same_blocks() {
         let (events, reply) = stream(&gemini_3(), Framing::Sse, &sse(&chunks));
         for codec in crate::CODECS.iter().filter(|codec| codec.wire() != Gemini.wire()) {
             let [whole, streamed] = blocks_on(*codec, &reply, &events);
-            assert_eq!(whole, streamed, "case {case}, {}: {parts:?}", codec.wire());
+            let what = format!("case {case}, {}: {parts:?}", codec.wire());
+            for kind in ["text", "call"] {
+                let said = |blocks: &[(&str, String)]| -> String {
+                    let own = blocks.iter().filter(|(own, _)| *own == kind);
+                    own.map(|(_, text)| text.as_str()).collect()
+                };
+                assert_eq!(said(&whole), said(&streamed), "{what}");
+            }
+            assert!(whole == streamed || !has_blocks(*codec), "{what}: {whole:?} {streamed:?}");
             let is_empty = |(kind, text): &(&str, String)| *kind == "text" && text.is_empty();
             assert!(!whole.iter().any(is_empty), "case {case}, {}: {parts:?}", codec.wire());
         }
