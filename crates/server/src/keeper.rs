@@ -10,7 +10,7 @@ use throughline_core::{
 use tokio::time::timeout;
 
 use crate::objects;
-use crate::operations::{Ticket, too_slow};
+use crate::operations::{Capture, Ticket, too_slow};
 use crate::replay::{Answered, Conversation, Replay};
 use crate::stored;
 use crate::story::Story;

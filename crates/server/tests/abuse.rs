@@ -381,8 +381,8 @@ impl Archive for CountedExports {
         Archive::public_key(&self.journal)
     }
 
-    fn prove(&self) -> Boxed<'_, Proven> {
-        self.journal.prove()
+    fn prove<'a>(&'a self, tenant: Option<&'a Tenant>) -> Boxed<'a, Proven> {
+        self.journal.prove(tenant)
     }
 
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json> {
