@@ -57,6 +57,7 @@ impl std::fmt::Debug for Outgoing {
         // Queries and headers may hold keys, so only names are told.
         f.debug_struct("Outgoing")
             .field("endpoint", &self.endpoint)
+            .field("model", &self.model)
             .field("method", &self.method)
             .field("path", &self.path.split('?').next().unwrap_or_default())
             .field("headers", &names(&self.headers))

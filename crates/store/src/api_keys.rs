@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Json, LogId, LogKind, LogOpening, Name, NewRecord, Node, StoreError, Tenant,
-    Tree, fits, json,
+    Append, Batch, Digest, Json, LogId, LogKind, LogOpening, Name, NewRecord, Node, StoreError,
+    Tenant, Tree, fits, json,
 };
 
 use crate::backend::{ApiKeyRow, Guard, KeyChange};
@@ -177,7 +177,23 @@ impl Journal {
 
     /// The key that this is, or why it is refused.
     pub async fn check_api_key(&self, secret: &str) -> Result<KeyCheck, StoreError> {
-        let hash = self.keys.api_key_hash(secret);
+        self.check_hash(self.keys.api_key_hash(secret)).await
+    }
+
+    /// The tenant's key with that id, or why it is refused. Runs name their key by its id.
+    pub async fn check_api_key_id(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<KeyCheck, StoreError> {
+        let mut rows = self.backend.keys(tenant).await?.into_iter();
+        match rows.find(|row| *row.id == *id) {
+            Some(row) => self.check_hash(row.hash).await,
+            None => Ok(KeyCheck::Unknown),
+        }
+    }
+
+    async fn check_hash(&self, hash: Digest) -> Result<KeyCheck, StoreError> {
         let found = self.backend.key(hash, self.keys.revocation(&hash)).await?;
         let Some((row, is_revoked)) = found else { return Ok(KeyCheck::Unknown) };
         let problem = if row.mac != Some(self.keys.api_key_mac().mac(&row)) {

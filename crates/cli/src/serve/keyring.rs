@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct StoreKeys {
     journal: Journal,
     known: Mutex<Known>,
-    /// Hears of keys that are refused because their rows were changed.
+    /// Receives a line for each key that is refused because its row was changed.
     log: Arc<dyn Log>,
 }
 
@@ -47,6 +47,24 @@ impl StoreKeys {
     }
 }
 
+impl StoreKeys {
+    /// What a checked key admits to. A key whose row was changed is refused and logged.
+    fn admission_of(&self, check: KeyCheck) -> Admission {
+        match check {
+            KeyCheck::Valid(key) => admission(key),
+            KeyCheck::Unknown => Admission::Refused,
+            KeyCheck::Tampered { tenant, id, problem } => {
+                let line = json::object(|o| {
+                    o.string("event", "api_key_refused").string("tenant", &tenant.0);
+                    o.string("key", &id).string("reason", problem);
+                });
+                self.log.write(Level::Error, &line);
+                Admission::Refused
+            }
+        }
+    }
+}
+
 impl Keyring for StoreKeys {
     fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
         Box::pin(async move {
@@ -54,27 +72,14 @@ impl Keyring for StoreKeys {
                 let is_open = self.is_open().await?;
                 return Ok(if is_open { Admission::Open } else { Admission::Refused });
             };
-            match self.journal.check_api_key(key).await? {
-                KeyCheck::Valid(known) => Ok(admission(known)),
-                KeyCheck::Unknown => Ok(Admission::Refused),
-                KeyCheck::Tampered { tenant, id, problem } => {
-                    let line = json::object(|o| {
-                        o.string("event", "api_key_refused").string("tenant", &tenant.0);
-                        o.string("key", &id).string("reason", problem);
-                    });
-                    self.log.write(Level::Error, &line);
-                    Ok(Admission::Refused)
-                }
-            }
+            Ok(self.admission_of(self.journal.check_api_key(key).await?))
         })
     }
 
     fn admit_id<'a>(&'a self, tenant: &'a Tenant, id: &'a Name) -> Boxed<'a, Admission> {
-        Box::pin(async move {
-            let mut keys = self.journal.api_keys(tenant).await?.into_iter();
-            let known = keys.find(|key| key.id == *id && key.revoked.is_none());
-            Ok(known.map_or(Admission::Refused, admission))
-        })
+        Box::pin(
+            async move { Ok(self.admission_of(self.journal.check_api_key_id(tenant, id).await?)) },
+        )
     }
 }
 

@@ -76,6 +76,8 @@ async fn a_key_that_was_revoked_stays_so_when_its_earlier_row_is_put_back() {
     let journal = opened(&file).await.unwrap();
     let refused = journal.check_api_key(&lost.secret).await.unwrap();
     assert!(matches!(&refused, KeyCheck::Tampered { .. }), "{refused:?}");
+    let refused = journal.check_api_key_id(&tenant, &lost.id).await.unwrap();
+    assert!(matches!(&refused, KeyCheck::Tampered { .. }), "{refused:?}");
     journal.close().await.unwrap();
     let broken = proof_of_read_only(&file).await.unwrap().broken.unwrap();
     assert_eq!(broken.place, "the rows of api_keys (tenant one)", "{broken}");
