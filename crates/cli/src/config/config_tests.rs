@@ -137,16 +137,16 @@ fn a_provider_is_a_row_with_what_the_file_says() {
     };
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
     let work = own("sk-work", Some("WORK_KEY"));
-    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(25)));
+    assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(29)));
     // On another wire it is the row that its kind has there.
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
-    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(29)));
+    assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(33)));
     let gemini = ("own", "gemini", "http://localhost:9000");
-    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(34)));
+    assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(38)));
     // What is called as a row is that row.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
-    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(37)));
+    assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(41)));
     let names = config.routes.providers().iter().filter(|one| &*one.name == "deepseek");
     assert_eq!(names.count(), 1, "it stands in place of the built-in one");
 }

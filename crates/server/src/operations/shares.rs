@@ -38,6 +38,8 @@ pub(crate) struct Shares {
 #[derive(Default)]
 struct State {
     used: u64,
+    /// How often units were given out.
+    turns: u64,
     /// How many callers wait, of all tenants.
     waiting: usize,
     tenants: HashMap<Tenant, Usage>,
@@ -46,6 +48,8 @@ struct State {
 #[derive(Default)]
 struct Usage {
     held: u64,
+    /// The turn in which it got units last.
+    served: u64,
     waiting: VecDeque<Waiter>,
 }
 
@@ -136,7 +140,11 @@ impl Shares {
 
     fn share(self: &Arc<Self>, state: &mut State, tenant: &Tenant, amount: u64) -> Share {
         state.used += amount;
-        state.tenants.entry(tenant.clone()).or_default().held += amount;
+        state.turns += 1;
+        let turn = state.turns;
+        let usage = state.tenants.entry(tenant.clone()).or_default();
+        usage.held += amount;
+        usage.served = turn;
         Share { pool: Arc::clone(self), tenant: tenant.clone(), amount }
     }
 
@@ -184,14 +192,15 @@ impl Shares {
 }
 
 impl State {
-    /// The tenant that holds the least of those that wait and may hold more, and how much its first caller waits for.
+    /// The tenant that holds the least of those that wait and may hold more, and how much its first caller waits for. Of
+    /// several, the one that has waited longest since it got units.
     fn next_waiting(&self) -> Option<(Tenant, u64)> {
         let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
             let Waiter { amount, most, .. } = usage.waiting.front()?;
-            (usage.held + amount <= *most).then_some((tenant, usage.held, *amount))
+            (usage.held + amount <= *most).then_some((usage.held, usage.served, tenant, *amount))
         });
-        let next = waiting.min_by(|a, b| (a.1, &a.0.0).cmp(&(b.1, &b.0.0)))?;
-        Some((next.0.clone(), next.2))
+        let (.., tenant, amount) = waiting.min_by_key(|(held, served, ..)| (*held, *served))?;
+        Some((tenant.clone(), amount))
     }
 
     fn give_back(&mut self, tenant: &Tenant, amount: u64) {
