@@ -26,7 +26,7 @@ pub(crate) struct Draft<'c> {
     source: Option<&'c Received>,
     changes: Vec<(Cow<'static, str>, Option<Rope>)>,
     /// The names of the members in `changes`.
-    changed: HashSet<Cow<'static, str>>,
+    edited: HashSet<Cow<'static, str>>,
     pub(crate) aside: Vec<Json>,
     /// The order in which the last Items of the Call were said.
     order: Option<Vec<usize>>,
@@ -39,8 +39,8 @@ impl<'c> Draft<'c> {
         let source = call.source_on(&wire);
         let fates = Vec::with_capacity(call.system.len() + call.items.len());
         let (changes, aside, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        let changed = HashSet::new();
-        Self { call, wire, source, changes, changed, aside, order: None, fates, warnings }
+        let edited = HashSet::new();
+        Self { call, wire, source, changes, edited, aside, order: None, fates, warnings }
     }
 
     /// The wire that is being written.
@@ -117,7 +117,7 @@ impl<'c> Draft<'c> {
     }
 
     fn change(&mut self, key: Cow<'static, str>, value: Option<Rope>) {
-        if !self.changed.insert(key.clone()) {
+        if !self.edited.insert(key.clone()) {
             work::steps(self.changes.len());
             self.changes.retain(|(changed, _)| *changed != key);
         }

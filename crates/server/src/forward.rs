@@ -317,9 +317,9 @@ impl Exchange<'_> {
                 .map(|(id, _)| id.clone())
                 .collect();
             let has_more = tree.root().get("has_more").and_then(Node::bool).unwrap_or(false);
-            let last = all.last().and_then(|(_, id)| id.as_ref());
+            let newest = all.last().and_then(|(_, id)| id.as_ref());
             if let (true, true, Some(cursor), Some(last)) =
-                (owned.is_empty(), has_more, list.cursor, last)
+                (owned.is_empty(), has_more, list.cursor, newest)
             {
                 // Clients end at an empty page, so the next page with an object of the caller is sought.
                 request.path = continued(&request.path, cursor, &last.id);

@@ -86,10 +86,10 @@ impl ModelNameStream {
                 open.extend_from_slice(rest);
             }
             State::Frames(framer, writer) => {
-                let mut frames = Vec::new();
+                let mut read = Vec::new();
                 // The stream's reader meets the same error, and ends the stream.
-                drop(framer.push(bytes, &mut frames));
-                write_frames(&self.name, writer, frames, out);
+                drop(framer.push(bytes, &mut read));
+                write_frames(&self.name, writer, read, out);
             }
         }
     }
@@ -99,9 +99,9 @@ impl ModelNameStream {
         match &mut self.state {
             State::Lines(open) => write_line(&self.name, &std::mem::take(open), out),
             State::Frames(framer, writer) => {
-                let mut frames = Vec::new();
-                drop(framer.finish(&mut frames));
-                write_frames(&self.name, writer, frames, out);
+                let mut read = Vec::new();
+                drop(framer.finish(&mut read));
+                write_frames(&self.name, writer, read, out);
                 writer.finish(out);
             }
         }

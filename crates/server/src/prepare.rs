@@ -140,7 +140,7 @@ impl Exchange<'_> {
             let Read { mut call, .. } = self.read(new, body, reached)?;
             Claims::remove(&mut call, Why::Foreign);
             encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
-        } else if let Some(references) = references.filter(|found| found.keeps_references) {
+        } else if let Some(references) = references.filter(|found| found.has_kept_items) {
             // The target resolves the references to items that it keeps.
             let Read { call, .. } = self.read(&references.for_target, body, reached)?;
             let (sent, kept) = Box::pin(self.restored(to, call, end_user, &tenant)).await?;

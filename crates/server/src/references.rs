@@ -32,7 +32,7 @@ pub(crate) struct References {
     /// The request for the target: references to items that the target keeps are left as they came.
     pub(crate) for_target: Request,
     /// Whether `for_target` has such references.
-    pub(crate) keeps_references: bool,
+    pub(crate) has_kept_items: bool,
 }
 
 /// What a reference resolves to.
@@ -212,7 +212,7 @@ impl References {
         resolved: &HashMap<Name, Resolved>,
     ) -> Self {
         let (mut whole, mut expanded, mut for_target) = (Vec::new(), Vec::new(), Vec::new());
-        let mut keeps_references = false;
+        let mut has_kept_items = false;
         for element in elements {
             match element {
                 Element::MintedId(node) => {
@@ -227,12 +227,12 @@ impl References {
                         let bare = if is_minted { without_id(tree.root()) } else { json.clone() };
                         whole.push((node.range(), json.clone()));
                         expanded.push((node.range(), bare.clone()));
-                        keeps_references |= is_at_target;
+                        has_kept_items |= is_at_target;
                         if !is_at_target {
                             for_target.push((node.range(), bare));
                         }
                     }
-                    Some(Resolved::AtTarget) | None => keeps_references = true,
+                    Some(Resolved::AtTarget) | None => has_kept_items = true,
                 },
             }
         }
@@ -244,7 +244,7 @@ impl References {
             whole: edited(&request.body, &whole),
             expanded: request_of(&expanded),
             for_target: request_of(&for_target),
-            keeps_references,
+            has_kept_items,
         }
     }
 }

@@ -25,7 +25,9 @@ pub fn grows_in_proportion(
     let mut time_of = |size: usize| {
         let before = processor_time();
         work(size);
-        before.zip(processor_time()).map_or(Duration::ZERO, |(before, after)| after - before)
+        before
+            .zip(processor_time())
+            .map_or(Duration::ZERO, |(before, after)| after.saturating_sub(before))
     };
     let (short, long) = (time_of(small), time_of(large));
     let grown = long.as_secs_f64() / short.max(TICKS).as_secs_f64();

@@ -89,7 +89,7 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
                 n / 2,
                 r#"{"type":"reasoning","id":"rs_#","summary":[],"encrypted_content":"@"}"#,
             );
-            let said = r##"{"type":"message","id":"msg_#","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[]}]}"##;
+            let said = r#"{"type":"message","id":"msg_#","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[]}]}"#;
             input(&format!("{thoughts},{}", repeated(n / 2, said)))
         },
     },
@@ -196,7 +196,7 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
         body: |n| {
             claude(&list(n, |number, out| {
                 let role = if number % 2 == 0 { "user" } else { "assistant" };
-                let _ = write!(out, r#"{{"role":"{role}","content":"word {number}"}}"#);
+                write!(out, r#"{{"role":"{role}","content":"word {number}"}}"#).unwrap_or_default();
             }))
         },
     },

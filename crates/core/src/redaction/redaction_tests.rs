@@ -408,7 +408,7 @@ fn stored_records_lose_thoughts_wherever_they_stand() {
         let event = String::from_utf8(event.to_vec()).unwrap();
         assert!(event.contains(REDACTED) && !event.contains("zeb"), "{event}");
     }
-    assert_eq!(redacted("copy", b"{\"delta\":\"zeb\"}").unwrap(), format!("{:?}", REDACTED));
+    assert_eq!(redacted("copy", b"{\"delta\":\"zeb\"}").unwrap(), format!("{REDACTED:?}"));
     // What has nothing to redact stays as it is, also where it is no text.
     assert_eq!(redacted("item", br#"{"text":"harmless"}"#), None);
     assert_eq!(redacted("item", b"\xff\xfe\x00"), None);

@@ -189,7 +189,9 @@ async fn of_agents(
             let records = store.read(tenant, &head.log, after, 256).await?;
             let Some(last) = records.last() else { break };
             after = last.seq;
-            records.iter().for_each(|record| run.take(record));
+            for record in &records {
+                run.take(record);
+            }
         }
         counted.push((head.log.0.clone(), run.fold.counts()));
         called.append(&mut run.called);

@@ -63,9 +63,9 @@ impl Summary {
                     self.title = Some(first_words(&words, TITLE).into());
                 }
                 RunEvent::Usage(event) => {
-                    let tokens = event.total.as_ref().map(|total| total.json());
+                    let tokens = event.total.as_ref().map(throughline_core::ReflectionUsage::json);
                     self.tokens = tokens.or(self.tokens.take());
-                    let cost = event.total_cost_usd.as_ref().map(|cost| cost.json());
+                    let cost = event.total_cost_usd.as_ref().map(throughline_core::Number::json);
                     self.cost = cost.or(self.cost.take());
                 }
                 _ => {}

@@ -106,16 +106,21 @@ enum Caller {
     Gone,
 }
 
+#[expect(clippy::disallowed_methods, reason = "a stall is measured by a monotonic clock")]
+fn instant() -> Instant {
+    Instant::now()
+}
+
 impl Watch {
     fn run(mut self) {
-        let mut last = Instant::now();
+        let mut last = instant();
         while !self.shared.is_over.load(Ordering::Relaxed) {
             thread::park_timeout(TICK);
             if self.has_ticked() {
-                last = Instant::now();
+                last = instant();
             } else if last.elapsed() >= STALL {
                 self.stand_in();
-                last = Instant::now();
+                last = instant();
             }
         }
     }
@@ -134,7 +139,7 @@ impl Watch {
                 && let Ok((stream, _)) = self.listener.accept()
             {
                 if stream.set_nonblocking(true).is_ok() {
-                    open.push(Accepted { stream, since: Instant::now() });
+                    open.push(Accepted { stream, since: instant() });
                 }
             }
             let mut undecided = Vec::with_capacity(open.len());

@@ -64,7 +64,7 @@ pub(crate) fn filter_list(
         .map(|(element, _)| element)
         .collect();
     let id = |element: Option<&Node<'_>>| element.and_then(|element| element.name_of(list.id));
-    let (first, last) = (id(kept.first()), id(kept.last()));
+    let (first, end) = (id(kept.first()), id(kept.last()));
     json::object(|o| {
         for (key, value) in tree.root().members() {
             let key = key.text().unwrap_or_default();
@@ -83,7 +83,7 @@ pub(crate) fn filter_list(
                     });
                 }
                 "first_id" => edge(o, first.as_ref()),
-                "last_id" => edge(o, last.as_ref()),
+                "last_id" => edge(o, end.as_ref()),
                 // Another list or object could show what is not the caller's.
                 _ if value.is_array() || value.is_object() => {}
                 key => {

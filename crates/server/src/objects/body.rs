@@ -162,9 +162,8 @@ impl Place {
         match (family, key) {
             (Family::OpenAi, "input" | "items") => Place::Items,
             (Family::Gemini, "functionresponse") => Place::FunctionResponse,
-            (Family::Gemini, "parts") => Place::Elsewhere,
-            (Family::Gemini, _) => outer,
-            (Family::OpenAi | Family::Anthropic, _) => Place::Elsewhere,
+            (Family::Gemini, key) if key != "parts" => outer,
+            (Family::OpenAi | Family::Anthropic | Family::Gemini, _) => Place::Elsewhere,
         }
     }
 }

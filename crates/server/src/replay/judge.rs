@@ -223,7 +223,7 @@ pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> O
     if let Some(merged) = with_extra_text(items, captured) {
         return Some(merged);
     }
-    let texts: Vec<&Item> = captured.items.iter().filter(is_text).collect();
+    let texts: Vec<&Item> = captured.items.iter().filter(|item| is_text(item)).collect();
     let leads = |item: &Item| {
         let mut leading = captured.items.iter().flat_map(|other| &other.seals);
         leading.any(|seal| seal.attached.leads.as_ref() == Some(&item.id))
@@ -231,7 +231,7 @@ pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> O
     if texts.iter().any(|item| !item.seals.is_empty() || leads(item)) {
         return None;
     }
-    let now: Vec<&Item> = items.iter().filter(is_text).collect();
+    let now: Vec<&Item> = items.iter().filter(|item| is_text(item)).collect();
     if !now.is_empty() && now.len() != texts.len() {
         return None;
     }
@@ -250,7 +250,7 @@ pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> O
     Some(items.collect())
 }
 
-fn is_text(item: &&Item) -> bool {
+fn is_text(item: &Item) -> bool {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
         Body::Media(_)

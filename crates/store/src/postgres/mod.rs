@@ -103,7 +103,7 @@ impl Postgres {
         batch.appends.sort_by_key(opens_run);
         let tenant = self.shared.tenant_made(&batch.tenant).await?;
         let (answer, answered) = oneshot::channel();
-        let job = Job::Commit(Prepared::new(batch, tenant), answer);
+        let job = Job::Commit(Box::new(Prepared::new(batch, tenant)), answer);
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
         let mut receipt = answered.await.map_err(|_| StoreError::Closed)??;
         receipt.written.sort_by_key(|written| {

@@ -44,11 +44,11 @@ const TRIES: u32 = 8;
 
 /// What the writer is asked to do.
 pub(super) enum Job {
-    Commit(Prepared, oneshot::Sender<Result<Receipt, StoreError>>),
+    Commit(Box<Prepared>, oneshot::Sender<Result<Receipt, StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-type Waiting = (Prepared, oneshot::Sender<Result<Receipt, StoreError>>);
+type Waiting = (Box<Prepared>, oneshot::Sender<Result<Receipt, StoreError>>);
 
 /// Writes until the store is closed, or nobody can ask any more.
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
@@ -160,7 +160,7 @@ impl Writer {
 
     async fn send(&mut self, group: &[Waiting]) -> Result<Vec<String>, StoreError> {
         self.number += 1;
-        let columns = Columns::of(group.iter().map(|(prepared, _)| prepared));
+        let columns = Columns::of(group.iter().map(|(prepared, _)| &**prepared));
         let writer: Name = self.shared.writer.clone();
         let (writer, number, relaxed) = (&*writer, self.number, self.is_relaxed());
         let key = self.shared.key()?.clone();

@@ -14,7 +14,7 @@ use crate::sqlite::chains::{Chains, Segment};
 use crate::sqlite::erase::{check_kin, destroy};
 use crate::sqlite::hot::Hot;
 use crate::sqlite::keep::{KEY, key_row};
-use crate::sqlite::plan::{Plan, check_open, plan, position_of, repeated};
+use crate::sqlite::plan::{Plan, check_not_asked, check_open, plan, position_of, repeated};
 use crate::sqlite::tally;
 
 /// The row that no tenant has.
@@ -64,10 +64,7 @@ impl Chains {
             check_open(db, tenant, id, now)?;
         }
         for asked in &batch.asks {
-            let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
-            if db.prepare_cached(taken)?.exists(params![tenant, asked.id])? {
-                return Err(refusal::asked_before(&asked.id).into());
-            }
+            check_not_asked(db, tenant, &asked.id)?;
             position_of(batch, &asked.log)?;
         }
         for node in &batch.vault {

@@ -305,6 +305,15 @@ fn check_guard(append: &SealedAppend, lease: Option<&HeldBy>, now: i64) -> Resul
     }
 }
 
+/// Refuses a question whose id was used before.
+pub(super) fn check_not_asked(db: &Connection, tenant: i64, id: &Name) -> Result<(), Stop> {
+    let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
+    if db.prepare_cached(taken)?.exists(params![tenant, id])? {
+        return Err(refusal::asked_before(id).into());
+    }
+    Ok(())
+}
+
 pub(super) fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> Result<(), Stop> {
     let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
     let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
