@@ -106,10 +106,9 @@ fn unknown_outcome_is_no_failure_and_has_no_duration() {
     let waits = r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"pay","toolCallId":"c1"}"#;
     let start = r#"{"type":"tool_call","phase":"start","name":"pay","id":"c1"}"#;
     for events in [&[start, &*new][..], &[start, waits, &*old]] {
-        let told = told(events, &RedactionPolicy::default());
-        let last = told.last().map(String::as_str);
+        let sentences = told(events, &RedactionPolicy::default());
         assert_eq!(
-            last,
+            sentences.last().map(String::as_str),
             Some("The outcome of the tool pay is unknown: The process that ran this tool stopped.")
         );
     }

@@ -97,7 +97,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
     for case in 0..cases(500) {
         let mut dice = Dice::new(u64::from(case));
         // A store that was not opened may still be closing its file.
-        let copy = folder.join(&format!("copy-{case}.db"));
+        let copy = folder.join(format!("copy-{case}.db"));
         let change = loop {
             std::fs::copy(&original, &copy).unwrap();
             let db = Connection::open(&copy).unwrap();
@@ -126,7 +126,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
             Ok(Proof { broken: None, .. }) => missed.push(format!("{case}: {change}")),
         }
         for rest in ["", "-wal", "-shm"] {
-            drop(std::fs::remove_file(folder.join(&format!("copy-{case}.db{rest}"))));
+            drop(std::fs::remove_file(folder.join(format!("copy-{case}.db{rest}"))));
         }
     }
     for (table, (tried, seen)) in &found {

@@ -92,6 +92,7 @@ async fn denied_call_ends_the_run_as_a_limit_does() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the wait is measured by a monotonic clock")]
 #[tokio::test]
 async fn cancelling_does_not_wait_out_the_lease_of_a_holder_that_is_gone() {
     let models = Cast::default().with(MODEL, |_| Says::Text("done"));

@@ -283,6 +283,7 @@ fn reason(error: &StoreError) -> &'static str {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "a caller without a key has no hash")]
     fn key(number: u32) -> KeyHash {
         Some(*blake3::hash(&number.to_be_bytes()).as_bytes())
     }

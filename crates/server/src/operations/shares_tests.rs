@@ -40,7 +40,7 @@ async fn who_has_less_than_its_share_is_served_first() {
         let (pool, other) = (Arc::clone(&pool), other.clone());
         async move { pool.acquire(&other, true, 1, SOON).await.is_ok() }
     });
-    while pool.state().tenants.get(&other).is_none() {
+    while !pool.state().tenants.contains_key(&other) {
         tokio::task::yield_now().await;
     }
     held.pop();

@@ -237,7 +237,7 @@ pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> O
     }
     let mut now = now.into_iter();
     let items = captured.items.iter().filter_map(|item| {
-        if !is_text(&item) {
+        if !is_text(item) {
             return Some(as_sent(item));
         }
         let text = now.next()?;
@@ -265,7 +265,7 @@ fn is_text(item: &Item) -> bool {
 
 /// Whether every client sees an Item.
 fn is_visible(item: &Item) -> bool {
-    is_text(&item) || matches!(item.body, Body::Call(_) | Body::Media(_))
+    is_text(item) || matches!(item.body, Body::Call(_) | Body::Media(_))
 }
 
 /// The captured Items, with texts that the client added between them; nothing where it did not only add texts, or where a
@@ -289,7 +289,7 @@ fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
                     break;
                 }
             }
-        } else if is_text(&item) {
+        } else if is_text(item) {
             // A thought comes first in its turn, unless it must stand right before what it led to.
             while let Some(then) = issued.next_if(|then| !is_led && !is_visible(then)) {
                 merged.push(then.clone());
@@ -317,7 +317,7 @@ fn is_counterpart(now: &Item, then: &Item) -> bool {
     };
     match (now.call(), then.call()) {
         (Some(now), Some(then)) => now.name == then.name && has_members_of(&now.args, &then.args),
-        (None, None) => is_text(&now) && is_text(&then) && letters(now) == letters(then),
+        (None, None) => is_text(now) && is_text(then) && letters(now) == letters(then),
         (Some(_), None) | (None, Some(_)) => false,
     }
 }

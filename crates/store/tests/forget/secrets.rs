@@ -93,7 +93,7 @@ impl Secrets {
     /// A salt, as the database holds it and as a key file spells it.
     fn add_salt(&mut self, salt: &[u8]) {
         self.salts.extend(windows(salt));
-        let digits: String = salt.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = salt.iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
         self.never.extend(windows(digits.as_bytes()));
     }
 

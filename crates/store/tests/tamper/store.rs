@@ -86,7 +86,7 @@ async fn write_index(journal: &Journal, tenant: &Tenant) {
         journal.commit(batch).await.unwrap();
     }
     let mut batch = Batch::of(tenant.clone()).append(Append::to("run").status("waiting"));
-    for (id, expires_in) in [("approval", None), ("question", Some(Duration::from_secs(3600)))] {
+    for (id, expires_in) in [("approval", None), ("question", Some(Duration::from_hours(1)))] {
         let (id, kind, log) = (id.into(), "approval".into(), "run".into());
         batch.asks.push(Asked { id, kind, log, expires_in });
     }

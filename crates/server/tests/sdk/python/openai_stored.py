@@ -73,7 +73,7 @@ def check_kept(client, responses):
         raise AssertionError("it is still there")
     try:
         ask(client, responses[-1].model, False, input=AGAIN, previous_response_id=last)
-    except openai.BadRequestError as error:
+    except openai.NotFoundError as error:
         assert error.code == "previous_response_not_found", error
     except openai.NotFoundError as error:
         assert "model" in str(error), error
