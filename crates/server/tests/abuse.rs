@@ -523,9 +523,9 @@ fn fill(file: &std::path::Path) {
 }
 
 /// A key of any tenant: `tl_of_` and its name.
-fn any_key() -> Option<Admission> {
+fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
-    Some(Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() })
+    Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
 /// A question of that tenant, as it is written.
@@ -545,7 +545,7 @@ async fn silent() -> Provider {
 async fn one_tenant_leaves_answers_to_the_others() {
     let (folder, provider) = (Folder::new("shares"), silent().await);
     let limits = Limits { streams: 8, queue: SOON, ..Limits::default() };
-    let plan = Plan { limits, admission: any_key(), ..Plan::default() };
+    let plan = Plan { limits, admission: Some(any_key()), ..Plan::default() };
     let house = House::open(&provider, &store(&folder).await, plan);
     let question = question("claude-sonnet-4-5", false);
     let mut waiting = Vec::new();
@@ -642,6 +642,7 @@ fn healthz_answers_while_every_worker_is_blocked() {
     while blocked.load(Ordering::SeqCst) < WORKERS {
         std::thread::yield_now();
     }
+    #[expect(clippy::disallowed_methods, reason = "prints how long the probe takes")]
     let asked = std::time::Instant::now();
     assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
     println!("FIGURE a probe while every worker is blocked: {:?}", asked.elapsed());

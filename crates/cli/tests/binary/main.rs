@@ -19,6 +19,7 @@ mod doctor;
 mod keys;
 mod master_key;
 mod nodes;
+mod redaction;
 mod reports;
 mod secrets;
 mod serve;

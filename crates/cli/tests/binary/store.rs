@@ -603,9 +603,11 @@ fn what_is_interrupted_leaves_nothing_half_written() {
                 let mut left = left;
                 left.sort();
                 let keys = format!("{file}.keys");
-                let all: Vec<String> = left.iter().cloned().filter(|name| *name != keys).collect();
-                assert_eq!((code, all), (Some(0), vec![file.to_owned()]), "{told}");
-                left.iter().for_each(|name| std::fs::remove_file(kept.file(name)).unwrap());
+                let all: Vec<&String> = left.iter().filter(|name| **name != keys).collect();
+                assert_eq!((code, all), (Some(0), vec![&file.to_owned()]), "{told}");
+                for name in &left {
+                    std::fs::remove_file(kept.file(name)).unwrap();
+                }
             }
         }
     }

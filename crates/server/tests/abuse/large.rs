@@ -26,7 +26,7 @@ async fn gateway_for_large_requests() {
     let folder = Folder::new("large");
     let plan = Plan { own_wires: true, ..Plan::default() };
     let house = House::open(&Provider::at(&provider), &store(&folder).await, plan);
-    // Tells how many steps were taken so far, to whoever connects.
+    // Writes the number of steps so far to each connection.
     let steps = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = steps.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -38,7 +38,7 @@ async fn gateway_for_large_requests() {
     std::future::pending::<()>().await;
 }
 
-/// The gateway, while somebody asks every 20 ms whether it is well.
+/// The gateway, and a thread that requests `/healthz` every 20 ms.
 struct Watched {
     child: Child,
     address: String,
@@ -66,6 +66,7 @@ impl Watched {
                 (address.clone(), is_over.clone(), probes.clone(), slowest.clone());
             move || {
                 while !is_over.load(Ordering::SeqCst) {
+                    #[expect(clippy::disallowed_methods, reason = "prints the slowest probe")]
                     let asked = Instant::now();
                     if ask(&address, "GET", "/healthz", "").0 == 200 {
                         probes.fetch_add(1, Ordering::SeqCst);
@@ -92,6 +93,7 @@ impl Watched {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "a ratio of two sizes below 2^50")]
     /// Sends a request: its status, the error, the most memory above idle for each byte, and the steps.
     fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();

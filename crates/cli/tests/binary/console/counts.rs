@@ -81,8 +81,9 @@ fn of_otlp(bytes: &[u8]) -> Counts {
     let value = |key: &str| {
         // A KeyValue: the key, then field 2 with an AnyValue, whose field 3 is a varint.
         let named = [&[0x0a, u8::try_from(key.len()).unwrap()][..], key.as_bytes()].concat();
-        let places = bytes.windows(named.len()).enumerate().filter(|(_, part)| *part == named);
-        let (place, _) = places.last().unwrap_or_else(|| panic!("no {key}"));
+        let mut places = bytes.windows(named.len()).enumerate();
+        let place = places.rfind(|(_, part)| *part == named).map(|(place, _)| place);
+        let place = place.unwrap_or_else(|| panic!("no {key}"));
         let value = &bytes[place + named.len()..];
         assert_eq!((value[0], value[2]), (0x12, 0x18), "{key}");
         let digits = value[3..].iter().enumerate().take(usize::from(value[1]) - 1);

@@ -43,8 +43,8 @@ async fn ended(scene: &Scene, key: &str, run: &str) -> Value {
 async fn reason(scene: &Scene, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;
-    let events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
-    let last = events.filter(|event| event["type"] == "run").next_back().unwrap();
+    let mut events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
+    let last = events.rfind(|event| event["type"] == "run").unwrap();
     last["reason"].as_str().unwrap().to_owned()
 }
 

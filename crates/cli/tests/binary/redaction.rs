@@ -1,0 +1,214 @@
+//! Thoughts that match a pattern of the policy are redacted in every GET route, command, sink and export.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Value, json};
+use throughline_testkit::figure;
+
+use crate::support::kept::Kept;
+use crate::support::serving::Serving;
+use crate::traces::Receiver;
+
+/// Every simulated thought ends in a note that no other text contains.
+const NOTE: &str = "note [0-9a-f]{6}";
+
+/// Where an output came from, and its text.
+type Views = Vec<(String, String)>;
+
+/// The JSON body of an HTTP answer.
+fn body(answer: &str) -> Value {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap()
+}
+
+/// The first string of an answer that begins with a prefix, such as `run_`.
+fn id(answer: &str, prefix: &str) -> String {
+    let found = answer.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {answer}"));
+    answer[found..].split('"').next().unwrap().to_owned()
+}
+
+/// Runs an agent in both ways that its API has. Returns the ids of the agent, run and conversation.
+fn run_agent(serving: &Serving, views: &mut Views) -> BTreeMap<&'static str, String> {
+    let mut ask = |method: &str, path: &str, body: &str| {
+        let answer = serving.said(method, path, "", body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{method} {path}: {answer}");
+        views.push((format!("{method} {path}"), answer.clone()));
+        answer
+    };
+    let reflects = r#"{"reasoning":{"level":"high","reflection":{"cadence":"after_tool"}}}"#;
+    let agent =
+        format!(r#"{{"name":"Ada","model":"sim/claude-sonnet-4-5","throughline":{reflects}}}"#);
+    let agent = id(&ask("POST", "/v1/agents/", &agent), "agent-");
+    let messages = format!("/v1/agents/{agent}/messages");
+    let answer = ask("POST", &messages, r#"{"input":"Hello"}"#);
+    assert!(answer.contains("reasoning_message") && answer.contains("[REDACTED]"), "{answer}");
+    let run = id(&answer, "run_").split('.').next().unwrap().to_owned();
+    let tokens = r#"{"input":"And again","stream_tokens":true}"#;
+    let stream = ask("POST", &format!("{messages}/stream"), tokens);
+    assert!(stream.contains("[REDACTED]") && stream.contains("[DONE]"), "{stream}");
+    let conversation = ask("POST", &format!("/v1/conversations/?agent_id={agent}"), "{}");
+    let conversation = id(&conversation, "conv-");
+    let path = format!("/v1/conversations/{conversation}/messages");
+    ask("POST", &path, r#"{"input":"Here too","streaming":false}"#);
+    for path in ["stream?starting_after=0", "stream"] {
+        ask("GET", &format!("/v1/runs/{run}/{path}"), "");
+    }
+    BTreeMap::from([("agent", agent), ("run", run), ("conversation", conversation)])
+}
+
+/// Holds a conversation over the gateway. Its client gets the thoughts whole, because it has to send them back. Returns the id of the last call.
+fn call_gateway(serving: &Serving, note: &Regex) -> String {
+    let mut request = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "messages": [{"role": "user", "content": "Hello"}]});
+    let answer = serving.said("POST", "/v1/messages", "", &request.to_string());
+    assert!(note.is_match(&answer), "{answer}");
+    request["messages"].as_array_mut().unwrap().extend([
+        json!({"role": "assistant", "content": body(&answer)["content"]}),
+        json!({"role": "user", "content": "And again"}),
+    ]);
+    let answer = serving.said("POST", "/v1/messages", "", &request.to_string());
+    assert!(note.is_match(&answer), "the provider accepts what it issued: {answer}");
+    let found = answer.to_ascii_lowercase().find("x-throughline-call: ").unwrap();
+    answer[found..].lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
+}
+
+/// Reads every GET route of `/openapi.json`, for each thread where the path names one.
+fn read_routes(
+    serving: &Serving,
+    ids: &BTreeMap<&str, String>,
+    threads: &[String],
+    note: &Regex,
+    views: &mut Views,
+) {
+    let document = body(&serving.said("GET", "/openapi.json", "", ""));
+    let mut routes = 0;
+    for (route, item) in document["paths"].as_object().unwrap() {
+        if item.get("get").is_none() {
+            continue;
+        }
+        routes += 1;
+        let threads = if route.contains("{thread}") { threads } else { &threads[..1] };
+        for thread in threads {
+            let mut path = route.replace("{thread}", thread);
+            for (name, id) in ids {
+                path = path.replace(&format!("{{{name}}}"), id);
+            }
+            assert!(!path.contains('{'), "no id for {path}");
+            let answer = serving.said("GET", &path, "", "");
+            let is_found = answer.starts_with("HTTP/1.1 200");
+            assert!(is_found || path.ends_with("/blocks/none"), "GET {path}: {answer}");
+            if path.ends_with("/snapshot") {
+                // Another store continues from a snapshot, so it has what the provider issued.
+                assert!(note.is_match(&answer), "{answer}");
+            } else {
+                views.push((format!("GET {path}"), answer));
+            }
+        }
+    }
+    figure("thinkingPatterns: GET routes of the OpenAPI document without a match", routes);
+    assert!(routes > 40, "{routes}");
+}
+
+/// Runs every command that prints thoughts.
+fn run_commands(kept: &Kept, run: &str, threads: &[String], views: &mut Views) {
+    for format in ["text", "json"] {
+        let model = ["--model", "sim/claude-sonnet-4-5", "--tool", "now=date"];
+        let run = [&["run", "What is the time?", "--format", format][..], &model].concat();
+        let ran = kept.run(&run);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        views.push((format!("run --format {format}"), format!("{}{}", ran.out, ran.err)));
+    }
+    let narrated = kept.run(&["narrate", run]);
+    assert!(narrated.out.contains("[REDACTED]"), "{}", narrated.out);
+    views.push(("narrate".to_owned(), narrated.out));
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec!["items", run],
+        vec!["runs"],
+        vec!["threads"],
+        vec!["inbox"],
+        vec!["export"],
+        vec!["traces", "export", run],
+        vec!["traces", "export", run, "--as", "otlp", "--output", "trace.otlp"],
+    ];
+    commands.extend(threads.iter().map(|thread| vec!["items", &**thread]));
+    for command in &commands {
+        let formats: &[&str] = if command[0] == "traces" { &["text"] } else { &["text", "json"] };
+        for format in formats {
+            let ran = kept.run(&[&command[..], &["--format", format]].concat());
+            assert_eq!(ran.code, 0, "{command:?}: {}", ran.err);
+            views.push((format!("{command:?} --format {format}"), ran.out + &ran.err));
+        }
+    }
+    let bytes = std::fs::read(kept.file("trace.otlp")).unwrap();
+    views.push(("trace.otlp".to_owned(), String::from_utf8_lossy(&bytes).into_owned()));
+}
+
+/// Reads every file that the file sink wrote.
+fn read_files(kept: &Kept, views: &mut Views) {
+    let (mut folders, mut has_thoughts) = (vec![kept.file("traces")], false);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                has_thoughts |= text.contains("throughline.thinking");
+                views.push((format!("the file sink: {}", path.display()), text));
+            }
+        }
+    }
+    assert!(has_thoughts, "the file sink has redacted thoughts");
+}
+
+#[test]
+fn thoughts_with_a_redacted_pattern_are_shown_nowhere() {
+    let note = Regex::new(NOTE).unwrap();
+    let kept = Kept::nothing("secrets-thoughts");
+    let receivers = ["http", "otlp"].map(|kind| (kind, Receiver::start(&["200 OK"])));
+    let sinks = receivers.iter().map(|(kind, receiver)| {
+        format!(
+            "[tracing.sinks.{kind}]\nkind = \"{kind}\"\nurl = \"http://{}\"\n",
+            receiver.address
+        )
+    });
+    let sinks: String = sinks.collect();
+    let config = format!(
+        "[server]\nlog = \"debug\"\n[redaction]\nthinkingPatterns = [\"{NOTE}\"]\n\
+         [tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n{sinks}"
+    );
+    std::fs::write(kept.file("throughline.toml"), &config).unwrap();
+    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut views = Views::new();
+    let mut ids = run_agent(&serving, &mut views);
+    ids.extend([("schema", "run-event".to_owned()), ("block", "none".to_owned())]);
+    ids.insert("call", call_gateway(&serving, &note));
+    let listed = body(&serving.said("GET", "/v1/throughline/threads", "", ""));
+    let threads = listed["threads"].as_array().unwrap().iter();
+    let threads: Vec<String> =
+        threads.map(|thread| thread["id"].as_str().unwrap().to_owned()).collect();
+    assert!(threads.iter().any(|thread| thread.starts_with("conversation-")), "{threads:?}");
+    read_routes(&serving, &ids, &threads, &note, &mut views);
+    assert_eq!(serving.stop(), 0);
+    views.push(("the log".to_owned(), serving.errors()));
+    run_commands(&kept, &ids["run"], &threads, &mut views);
+    read_files(&kept, &mut views);
+    for (kind, receiver) in &receivers {
+        let sent = receiver.sent();
+        assert!(!sent.is_empty(), "{kind}");
+        for sent in sent {
+            let text = String::from_utf8_lossy(&sent.body).into_owned();
+            views.push((format!("the {kind} sink"), text));
+        }
+    }
+    figure("thinkingPatterns: outputs without a match", views.len());
+    for (view, text) in &views {
+        assert!(!note.is_match(text), "{view} has it: {text}");
+    }
+    let stored = kept.run(&["narrate", &ids["run"], "--no-redaction"]);
+    assert!(note.is_match(&stored.out), "the store has it whole: {}", stored.out);
+    let full = kept.run(&["export", "--full"]);
+    assert!(note.is_match(&full.out), "a full export has it whole");
+}
