@@ -278,7 +278,7 @@ fn approval(event: &ToolApprovalEvent) -> String {
         "pending" => {
             let args = event.args.as_ref().map(|args| format!(" with {}", value(args)));
             let args = args.unwrap_or_default();
-            format!("The tool {tool_name} may run{args} only if somebody allows it ({id}).")
+            format!("The tool {tool_name} may run{args} only after an approval ({id}).")
         }
         status => format!("{by} {status} the tool {tool_name} ({id}){comment}."),
     }

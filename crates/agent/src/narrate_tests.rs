@@ -84,9 +84,9 @@ fn what_came_before_changes_what_is_told() {
         &RedactionPolicy::default(),
     );
     let expected = [
-        "The tool look may run only if somebody allows it (a1).",
+        "The tool look may run only after an approval (a1).",
         "The tool look was begun.",
-        "The tool look may run only if somebody allows it (a2). It was started before, and its end was not recorded.",
+        "The tool look may run only after an approval (a2). It was started before, and its end was not recorded.",
         "The partial answer of turn 2 was discarded: whoever heard it is gone.",
         "It read 3 tokens and wrote 4; $22.3846 so far.",
     ];

@@ -164,7 +164,7 @@ impl IssuedSeals for Known {
     }
 }
 
-/// Whatever letters a seal has: if it is known to be issued, by the store or by the conversation before, it stays as it is.
+/// A seal that the store or the earlier conversation knows as issued stays unchanged, with every alphabet.
 #[test]
 fn issued_seals_survive_audit_and_repair() {
     let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();

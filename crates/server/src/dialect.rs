@@ -130,7 +130,7 @@ const AGENT_PATHS: &[&str] = &[
     "voice-beta",
 ];
 
-/// Whether only the agent API can have a path. No provider is asked for such a path, whatever is wrong with it.
+/// Whether only the agent API can have a path. Such a path is never forwarded to a provider.
 fn is_agent_path(path: &str) -> bool {
     if path.starts_with("/letta/") {
         return true;

@@ -50,7 +50,7 @@ impl Exchange<'_> {
             return Err(Problem::new(403, message));
         }
         if self.caller.admission.has_budget() && !is_free(method, path) {
-            let message = "this key has a budget, and nobody knows what this costs";
+            let message = "this key has a budget, and this path has no known price";
             return Err(Problem::new(403, message));
         }
         if Claims::are_in(request.path.as_bytes()) || Claims::are_in(&request.body) {

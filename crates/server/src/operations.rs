@@ -227,7 +227,7 @@ impl Operations {
 
     /// Keeps what was used. What cannot be kept is told once, and tried again.
     pub(crate) async fn settle(&self) {
-        // Whether writes succeed again is noticed although nobody asks whether it is ready.
+        // Checks whether writes succeed again, also without a request to `/readyz`.
         self.probe().await.ok();
         let settled = self.meter.settle().await;
         match &settled {

@@ -169,15 +169,15 @@ pub(crate) trait Backend: Send + Sync {
     /// Holds space in reserve for a full disk, as far as there is some.
     fn keep_reserve(&self) -> Boxed<'_, ()>;
 
-    /// Copies everything to an SQLite file and its key file, while others read and write. `progress` hears the share that is
+    /// Copies everything to an SQLite file and its key file, while others read and write. `progress` receives the share that is
     /// done.
     fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()>;
 
     /// The version of its schema.
     fn version(&self) -> Boxed<'_, u32>;
 
-    /// Whether what is read stays as it is, or is read in snapshots. A file that is only read has no snapshots, so somebody
-    /// may have begun to write to it.
+    /// Whether reads see one state: the rows do not change, or are read in snapshots. A file that is opened for reading has
+    /// no snapshots, and a writer may have opened it since.
     fn is_stable(&self) -> bool;
 
     /// Whether the database's own structure is sound; each problem as a sentence.

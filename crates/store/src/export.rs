@@ -124,7 +124,7 @@ impl Journal {
         covers: Option<[u8; 32]>,
     ) -> Result<Manifest, StoreError> {
         let heads = self.backend.heads().await?;
-        // Whoever imports an export has no rows to compare.
+        // The importer of an export has no rows to compare.
         let rows = match covers {
             Some(_) => Vec::new(),
             None => self.backend.row_states().await?,

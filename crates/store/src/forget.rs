@@ -279,7 +279,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// Destroys, and says so in each log. Each of `expects` must still end where it did when somebody looked. On a full disk
+    /// Destroys, and says so in each log. Each of `expects` must still have the end that the caller read. On a full disk
     /// it uses the space that is held in reserve, and does it piece by piece if that is too little for all of it at once.
     pub(crate) async fn destroy(
         &self,

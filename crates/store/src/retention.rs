@@ -24,7 +24,7 @@ pub struct Retention {
     pub at_most_bytes: Option<u64>,
 }
 
-/// A thread as it was when somebody looked.
+/// A thread as it was when it was read.
 struct Aged {
     thread: LogHead,
     /// How many bytes it and its runs have.

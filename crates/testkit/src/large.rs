@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// A request whose size is a number of items.
 pub struct LargeRequest {
-    /// What it is made of.
+    /// The endpoint and the repeated element, as printed.
     pub name: &'static str,
     /// The wire that it is written for.
     pub wire: &'static str,

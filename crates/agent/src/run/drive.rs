@@ -52,7 +52,7 @@ impl Runner {
     }
 
     /// The same, and waits for a holder that does not answer no longer than `patience`. The word is in the run's inbox by
-    /// then: whoever takes the run next hears it.
+    /// then: the next holder of the run reads it.
     pub async fn tell_within(
         &self,
         tenant: &Tenant,

@@ -77,7 +77,7 @@ impl Runner {
                 Action::Keep(items) => added.extend(items),
                 Action::Tell(event) => pack.push(event.json().bytes()),
                 Action::Refuse(refusal) => return Err(refusal.into()),
-                // The whole state is written below, and whoever drives the run finds out what to do next.
+                // The whole state is written below, and the driver of the run decides the next step from it.
                 Action::Change(_)
                 | Action::Ask(_)
                 | Action::Take(_)

@@ -33,7 +33,7 @@ impl Step {
         {
             self.breach("maxToolCalls", float(limit), float(used));
         } else if self.is_time_to_reflect() {
-            // The cap is on calls, whatever comes of them.
+            // The cap counts calls, also failed ones.
             let reflected = &mut self.state.progress.reflected;
             reflected.seen = true;
             reflected.count += 1;

@@ -104,7 +104,7 @@ async fn cancelling_does_not_wait_out_the_lease_of_a_holder_that_is_gone() {
     let (began, patience) = (Instant::now(), Duration::from_millis(200));
     scene.runner.tell_within(&us(), &run, Word::Cancel(None), patience).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    // Whoever takes the run next hears it, and asks no model.
+    // The next holder of the run reads it and calls no model.
     scene.journal.release(&us(), &run, lease.fence).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Cancelled);
     assert!(scene.models.asked(MODEL).is_empty());

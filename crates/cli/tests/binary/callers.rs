@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::kept::Kept;
 use crate::support::serving::{Serving, said_at};
+use crate::traces::Receiver;
 
 const ADA: &str = "x-api-key: sk-adas-own\r\n";
 const BOB: &str = "x-api-key: sk-bobs-own\r\n";
@@ -174,4 +175,39 @@ fn ones_own_server_is_found_by_its_variable_and_needs_no_key() {
     assert_eq!(house.noted().account, house.account(NOBODY));
     let ready = "plain, kind, ours, signed, sim, bedrock, ollama, ollama-native;";
     assert!(house.serving.welcome.contains(ready), "{}", house.serving.welcome);
+}
+
+/// `[providers.openai]` with a `base_url` replaces the vendor for every OpenAI path, with the key of that section.
+#[test]
+fn every_openai_path_reaches_the_configured_base_url() {
+    let kept = Kept::nothing("callers-redefined");
+    let house = Receiver::start(&["404 Not Found"]);
+    let config = format!(
+        "[providers.openai]\nbase_url = \"http://{}/house/v1\"\napi_key = \"sk-house\"\n",
+        house.address
+    );
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    let serving = Serving::start(&kept.folder, &[("OPENAI_API_KEY", "sk-vendor")], &[]);
+    let messages = json!({"model": "gpt-5.2", "messages": [user("Hi")]}).to_string();
+    let input = json!({"model": "gpt-5.2", "input": "Hi"}).to_string();
+    let requests = [
+        ("POST", "/v1/responses", &*input),
+        ("GET", "/v1/responses/resp_1", ""),
+        ("POST", "/v1/chat/completions", &*messages),
+        ("POST", "/v1/embeddings", r#"{"model":"text-embedding-3-small","input":"Hi"}"#),
+        ("GET", "/v1/models/gpt-5.2", ""),
+        ("GET", "/v1/files", ""),
+        ("GET", "/v1/files/file-1/content", ""),
+        ("GET", "/v1/batches", ""),
+        ("GET", "/v1/conversations/conv_1", ""),
+        ("POST", "/v1/audio/speech", r#"{"model":"tts-1","input":"Hi","voice":"alloy"}"#),
+        ("GET", "/v1/fine_tuning/jobs", ""),
+    ];
+    for (method, path, body) in requests {
+        let answer = serving.said(method, path, "", body);
+        let last = house.sent().pop().unwrap_or_else(|| panic!("{path} went elsewhere: {answer}"));
+        assert_eq!(last.path, format!("/house{path}"), "{answer}");
+        assert!(last.headers.to_ascii_lowercase().contains("bearer sk-house"), "{}", last.headers);
+    }
+    assert_eq!(house.sent().len(), requests.len());
 }

@@ -17,8 +17,8 @@ use crate::support::serving::Serving;
 /// What somebody was sent.
 #[derive(Clone)]
 pub(crate) struct Sent {
-    path: String,
-    headers: String,
+    pub(crate) path: String,
+    pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
 

@@ -344,7 +344,7 @@ fn empty_signed_text_is_no_block_in_another_dialect() {
     assert_eq!(blocks(&reply.items).len(), 3, "Gemini's own clients get the part");
 }
 
-/// Whatever parts Gemini streams, a client of another dialect sees the same blocks whole and streamed.
+/// For every sequence of Gemini's parts, a client of another dialect sees the same blocks whole and streamed.
 #[test]
 fn whole_and_streamed_answers_show_the_same_blocks() {
     const PARTS: [&str; 6] = [

@@ -1,8 +1,8 @@
-//! Reading, writing, auditing and repairing a request takes time in proportion to its size, whatever its shape.
+//! Reading, writing, auditing and repairing a request takes work in proportion to its size, for every shape.
 //!
-//! Steps are counted where requests are searched: see `throughline_core::work`. Scans that count nothing show in the
-//! processor time, which has a wide margin: linear work grows 32 times from the smallest size to the largest, and
-//! quadratic work 1,024 times.
+//! The codecs count a step for each entry that they visit: see `throughline_core::work`. Linear work grows 32 times
+//! from the smallest size to the largest, quadratic work 1,024 times. The processor time is printed beside the steps,
+//! and is not asserted.
 
 use std::time::Duration;
 
@@ -32,16 +32,10 @@ const ONCE_QUADRATIC: [&str; 11] = [
     "gemini: parallel calls, all answered",
 ];
 
-/// Processor time is counted in ticks: less than a few of them says nothing.
-const TICKS: Duration = Duration::from_millis(10);
-
 /// How much more than in proportion to the size the steps may grow between two sizes.
 const STEPS_MARGIN: f64 = 1.15;
 
-/// How much more than in proportion the processor time may grow.
-const TIME_MARGIN: f64 = 4.0;
-
-/// What one request took.
+/// The work for one request.
 struct Cost {
     steps: u64,
     processor: Option<Duration>,
@@ -76,7 +70,6 @@ fn large_requests_take_work_in_proportion_to_their_size() {
         let linear = most as f64 / SMALL as f64;
         let steps = large.steps as f64 / small.steps.max(1) as f64;
         let times = [&small, &large].map(|cost| cost.processor.unwrap_or_default());
-        let time = times[1].as_secs_f64() / times[0].max(TICKS).as_secs_f64();
         let said = format!(
             "{SMALL} items {} steps in {:.0?}, {most} items {} steps in {:.0?}: {steps:.1} times the steps",
             small.steps, times[0], large.steps, times[1],
@@ -85,12 +78,6 @@ fn large_requests_take_work_in_proportion_to_their_size() {
         if steps > linear * STEPS_MARGIN {
             wrong.push(format!(
                 "{}: {steps:.1} times the steps for {linear} times the items",
-                shape.name
-            ));
-        }
-        if time > linear * TIME_MARGIN {
-            wrong.push(format!(
-                "{}: {time:.0} times the time for {linear} times the items",
                 shape.name
             ));
         }

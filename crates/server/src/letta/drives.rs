@@ -23,7 +23,7 @@ use crate::operations::{Operations, Used, UsedFor};
 /// How long a caller whose tenant has too many runs is asked to wait.
 const RUNS_RETRY: Duration = Duration::from_secs(1);
 
-/// What the operator allows runs, whatever agents and requests say.
+/// The operator's caps on runs. Agents and requests cannot raise them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunCaps {
     /// The most steps (calls of tools) that a run may make.

@@ -336,7 +336,7 @@ pub(crate) async fn stop_all(asked: &Asked<'_>, thread: &LogId) -> Result<(), De
 async fn stop(asked: &Asked<'_>, run: &LogId) -> Name {
     let tenant = &asked.caller.tenant;
     let hand = asked.api.drives.hand();
-    // A holder that is gone does not answer: whoever takes the run next cancels it.
+    // A holder that is gone does not answer: the next holder of the run cancels it.
     match hand.tell_within(tenant, run, Word::Cancel(None), CANCEL_WAIT).await {
         Ok(()) => Name::from("cancelled"),
         Err(error) => Name::from(format!("failed: {error}")),

@@ -47,7 +47,7 @@ pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     let agent = asked.house().agent(&RunNote::of(&snapshot.casting).agent).await?;
     let runner = match &agent {
         Some(agent) => {
-            // An agent of this tenant keeps its own rules, whatever the document says of them.
+            // An agent of this tenant keeps its own rules; those of the document are ignored.
             let declared = declared::config(agent, None, &Overrides::default())?;
             for config in snapshot.casting.agents.values_mut() {
                 let rules = &mut config.human_in_the_loop.approve;

@@ -187,7 +187,7 @@ impl Accepted {
         }
     }
 
-    /// Answers a probe. The head is read first: bytes that nobody read would reset the connection.
+    /// Answers a probe. The head is read first: unread bytes would reset the connection.
     fn answer(&mut self, status: &str, body: &str) {
         let mut head = [0; 8192];
         drop(self.stream.read(&mut head));

@@ -1,6 +1,6 @@
 //! A pool of units that all tenants share, and that no tenant can keep from the others.
 //!
-//! Free units go to whoever asks first, so that one busy tenant can use nearly all of an idle gateway. Two rules keep
+//! Free units go to the first request, so that one busy tenant can use nearly all of an idle gateway. Two rules keep
 //! the others served:
 //!
 //! - With keys, one tenant never holds the last eighth of the pool.
@@ -31,7 +31,7 @@ pub(crate) struct Shares {
     capacity: u64,
     over: OverShare,
     state: Mutex<State>,
-    /// Wakes whoever waits until all units are free.
+    /// Wakes the tasks that wait until all units are free.
     idle: Notify,
 }
 
@@ -76,7 +76,7 @@ impl Shares {
         Arc::new(Self { capacity, over, state: Mutex::default(), idle: Notify::new() })
     }
 
-    /// The units that nobody holds.
+    /// The free units.
     pub(crate) fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.state().used)
     }

@@ -139,7 +139,7 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
             assert!(asked.sent().contains("replace_all"), "{what}");
             let ledger = gate.ledger();
             let entry = ledger.entries.last().unwrap();
-            // The simulator takes reasoning before another call as moved at OpenAI, and nobody refuses it.
+            // The simulator takes reasoning before another call as moved at OpenAI, and refuses nothing.
             let is_back = |verdict: &Verdict| match verdict {
                 Verdict::Accepted => true,
                 Verdict::Dropped(_) => model == MODELS[1],
@@ -279,7 +279,7 @@ async fn text_that_is_no_known_thought_is_kept() {
     }
 }
 
-/// Something that a target cannot be told costs content, and the header says so.
+/// Content that a target cannot express is left out, and the audit header is `degrade`.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_cannot_be_sent_degrades() {
     let gate = Gate::open(ReplayMode::Repair).await;
@@ -354,7 +354,7 @@ impl Directory for OddProvider {
     }
 }
 
-/// A value that the provider issued goes back untouched, whatever its letters are.
+/// A value that the provider issued goes back untouched, with every alphabet.
 #[tokio::test(flavor = "multi_thread")]
 async fn seals_known_to_the_vault_are_never_judged_by_their_format() {
     let catalog = Catalog::builtin().clone();

@@ -164,7 +164,7 @@ async fn no_cut_changes_a_stream() {
     }
 }
 
-/// A provider that answers a streaming request with one JSON object is heard all the same: a caller of another dialect gets
+/// A provider that answers a streaming request with one JSON object is accepted: a caller of another dialect gets
 /// a stream of its own dialect, and nothing native to the provider's.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {

@@ -172,7 +172,7 @@ impl Backend for Postgres {
     fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
         Box::pin(async move {
             rows::protect(&self.shared, &protection).await?;
-            // Whoever opens the store gives the same key again.
+            // The next opener supplies the same key.
             drop(self.shared.key.set(protection.key));
             Ok(())
         })

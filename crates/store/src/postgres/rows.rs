@@ -158,7 +158,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
     let server = &shared.server;
     let error = |error| server.error(error);
     let mut client = server.client().await?;
-    // Whoever need not change anything needs no right to, and waits for no lock.
+    // A process that changes nothing needs no right to write, and waits for no lock.
     if *is_marked && schema::version(server, &client).await? > 1 {
         return Ok(());
     }

@@ -15,7 +15,7 @@ const TABLES_1: &str = include_str!("schema_1.sql");
 const TABLES_2: &str = include_str!("schema_2.sql");
 const FUNCTIONS: &str = include_str!("functions_2.sql");
 
-/// The lock that whoever makes tables holds. Other numbers after the first: see `functions_2.sql`.
+/// The lock that a process holds while it creates tables. Other numbers after the first: see `functions_2.sql`.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
 /// Makes the tables of a new store, and checks those of another. A store of version 1 stays one until its keys are open:

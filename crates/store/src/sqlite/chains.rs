@@ -130,7 +130,7 @@ impl Chains {
                 position: unsigned(row.get(1)?),
                 link: row.get(2)?,
                 changes: row.get(3)?,
-                // Sums that cannot be read are wrong for good: the MAC of the row tells.
+                // Unreadable sums stay wrong: the MAC of the row does not match.
                 sums: SegmentSums::parse(sums).unwrap_or_default(),
             };
             Ok((row.get::<_, i64>(0)?, state))

@@ -79,7 +79,7 @@ pub(crate) fn open(
     Ok(db)
 }
 
-/// Checks a file that is only read, and says how to open it. Where nobody writes to it, no file is made beside it.
+/// Checks a file for reading, and returns how to open it. Without a writer, no file is made beside it.
 pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: shown(path) });
@@ -95,7 +95,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
     Ok(access)
 }
 
-/// Whether somebody writes to the file, or left changes beside it.
+/// Whether the file has a writer, or changes beside it.
 pub(super) fn has_wal(path: &Path) -> bool {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -117,7 +117,7 @@ pub(crate) enum Access {
     Write,
     /// One of those that read.
     Read,
-    /// One that reads a file to which nobody writes.
+    /// Reads a file that has no writer.
     Immutable,
 }
 

@@ -65,7 +65,7 @@ async fn a_key_that_was_revoked_stays_so_when_its_earlier_row_is_put_back() {
     assert!(journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert!(!journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert_eq!(journal.check_api_key(&lost.secret).await.unwrap(), KeyCheck::Unknown);
-    // The log of keys is no thread and no run of anybody.
+    // The log of keys is listed as no thread and no run.
     let log = journal.log(&tenant, &"throughline-api-keys".into()).await.unwrap().unwrap();
     assert_eq!((log.status, log.of), (None, None));
     journal.close().await.unwrap();

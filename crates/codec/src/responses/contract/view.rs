@@ -93,7 +93,7 @@ impl<'c> View<'c> {
         ids.map(Cow::into_owned).collect()
     }
 
-    /// The elements that the model said after this one, up to its next reasoning or to what somebody else said. Several
+    /// The elements that the model said after this one, up to its next reasoning or the next message of another role. Several
     /// reasoning items may lead to the same elements, so their number is bounded: no answer holds that many.
     pub(super) fn led_by(&self, reasoning: &Element<'c>) -> impl Iterator<Item = &Element<'c>> {
         let from = reasoning.next.unwrap_or(self.elements.len());

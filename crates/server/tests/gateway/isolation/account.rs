@@ -28,6 +28,8 @@ fn fresh(prefix: &str) -> String {
 /// One account at every provider.
 pub(crate) struct Account {
     arrived: Mutex<Vec<String>>,
+    /// The names of the headers of the last request.
+    headers: Mutex<Vec<Name>>,
     /// Every object that was created, as its collection and its document.
     created: Mutex<Vec<(String, Value)>>,
     /// Whether callers bring their own keys.
@@ -37,7 +39,12 @@ pub(crate) struct Account {
 impl Account {
     /// The operator's.
     pub(crate) fn operators() -> Self {
-        Self { arrived: Mutex::default(), created: Mutex::default(), is_callers: false }
+        Self {
+            arrived: Mutex::default(),
+            headers: Mutex::default(),
+            created: Mutex::default(),
+            is_callers: false,
+        }
     }
 
     /// The one of the key that a caller brings.
@@ -48,6 +55,11 @@ impl Account {
     /// The requests that arrived since this was last asked.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.arrived.lock().unwrap())
+    }
+
+    /// The names of the headers of the last request.
+    pub(crate) fn last_headers(&self) -> Vec<Name> {
+        self.headers.lock().unwrap().clone()
     }
 
     fn answer(&self, outgoing: &Outgoing) -> Value {
@@ -107,7 +119,7 @@ impl Account {
         made
     }
 
-    /// All objects of a collection, whoever created them: page by page where a limit is given.
+    /// All objects of a collection, of every tenant: page by page where a limit is given.
     fn list(&self, collection: &str, query: &str) -> Value {
         let created = self.created.lock().unwrap();
         let all = created.iter().filter(|(known, _)| known == collection);
@@ -146,6 +158,8 @@ impl Upstream for Account {
     fn send(&self, outgoing: Outgoing) -> Answering<'_> {
         let said = format!("{} {} {}", outgoing.endpoint, outgoing.method, outgoing.path);
         self.arrived.lock().unwrap().push(said);
+        *self.headers.lock().unwrap() =
+            outgoing.headers.iter().map(|(name, _)| name.clone()).collect();
         let body = self.answer(&outgoing).to_string();
         Box::pin(async move {
             let headers = vec![("content-type".into(), "application/json".into())];

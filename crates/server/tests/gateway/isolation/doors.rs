@@ -52,6 +52,40 @@ async fn only_six_methods_are_ever_forwarded() {
     assert!(gate.account.take().is_empty());
 }
 
+/// Headers of proxies, of this connection and of the caller's session stay here; headers of the dialect are forwarded.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_of_proxies_and_of_the_connection_are_not_forwarded() {
+    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let headers = [
+        ("x-api-key", "tl_alpha"),
+        ("anthropic-version", "2023-06-01"),
+        ("content-type", "application/json"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("x-forwarded-host", "inner.example"),
+        ("x-forwarded-proto", "https"),
+        ("forwarded", "for=192.0.2.7"),
+        ("via", "1.1 inner"),
+        ("cookie", "session=1"),
+        ("connection", "close, X-Internal"),
+        ("x-internal", "1"),
+        ("x-kept", "1"),
+    ];
+    let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Hi"}]});
+    for (method, path, body) in
+        [("POST", "/v1/messages", body.to_string()), ("GET", "/v1/messages/batches", String::new())]
+    {
+        let answer = begin(&gate.url, method, path, body.into_bytes(), &headers).await;
+        assert_eq!(answer.status().as_u16(), 200, "{path}");
+        let sent = gate.account.last_headers();
+        for (name, _) in &headers[3..11] {
+            assert!(!sent.iter().any(|sent| **sent == **name), "{path} forwards {name}");
+        }
+        assert!(sent.iter().any(|sent| &**sent == "x-kept"), "{path}: {sent:?}");
+        assert!(sent.iter().any(|sent| &**sent == "anthropic-version"), "{path}: {sent:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_paths_are_forwarded_for_no_key() {
     let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;

@@ -47,7 +47,7 @@ fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     })
 }
 
-/// The paths that are forwarded, with ids of a tenant: the owner reaches each of them, and nobody else.
+/// The paths that are forwarded, with ids of a tenant: only the owner reaches each of them.
 async fn every_path(gate: &Gate, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, method, template) in object_routes() {

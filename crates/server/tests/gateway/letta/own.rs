@@ -91,7 +91,7 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
         }
     }
     assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
-    // The agent of this tenant has no other tool, whatever the document lists.
+    // The agent of this tenant has no other tool, although the document lists one.
     let plain = scene.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
     other["casting"]["note"]["letta"]["agent"] = json!(plain);

@@ -137,3 +137,34 @@ async fn of_a_route_the_next_is_asked_where_one_does_not_answer() {
     // Whoever answered gets back what it sealed, although another one is always asked first.
     assert_all_came_back(&ledger);
 }
+
+/// Gemini signs the end of a streamed answer in a text without words, which is kept for replay and shown to no client.
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_answers_end_without_an_empty_assistant_message() {
+    let gate = open().await;
+    let headers = [("content-type", "application/json")];
+    let send = async |path: &str, body: serde_json::Value| -> String {
+        let body = body.to_string().into_bytes();
+        let (status, _, said) = gate.send("POST", path, body, &headers).await;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert_eq!(status, 200, "{said}");
+        said
+    };
+    let agent = send("/v1/agents/", json!({"model": MODELS[2]})).await;
+    let agent: serde_json::Value = serde_json::from_str(&agent).unwrap();
+    let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
+    let whole = send(&path, json!({"input": "Hi"})).await;
+    let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let streamed = send(&format!("{path}/stream"), json!({"input": "And again"})).await;
+    let streamed = streamed.lines().filter_map(|line| line.strip_prefix("data: "));
+    let streamed: Vec<serde_json::Value> =
+        streamed.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let (_, listed) = gate.get(&path).await;
+    for messages in [whole["messages"].as_array().unwrap(), &streamed, listed.as_array().unwrap()] {
+        let answers = messages.iter().filter(|said| said["message_type"] == "assistant_message");
+        let answers: Vec<_> = answers.map(|said| said["content"].clone()).collect();
+        assert!(!answers.is_empty() && answers.iter().all(|text| *text != ""), "{messages:#?}");
+    }
+    gate.assert_nothing_refused();
+    assert_all_came_back(&gate.ledger());
+}
