@@ -61,7 +61,7 @@ pub enum What {
     /// Whoever was at it is gone, and somebody else goes on.
     Interrupted,
     /// The run was restored from a document, which is untrusted: every open call is decided again.
-    Restored,
+    Restored(OpenCalls),
     /// The time of the run may be up, and somebody is still at work.
     TimeUp,
     /// From now on another model is asked.
@@ -73,6 +73,15 @@ pub enum What {
     },
     /// Somebody stops it.
     Cancelled(Option<Name>),
+}
+
+/// Which open calls of a restored run need an approval before they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenCalls {
+    /// Those whose tool demands one, or for which a rule of the run's agent does.
+    ByRules,
+    /// All of them: for documents whose agent, and so whose rules, cannot be checked.
+    NeedApproval,
 }
 
 /// An answer of a model.

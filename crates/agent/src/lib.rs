@@ -32,7 +32,7 @@ pub use crate::config::{
     OutputContract, UnknownOutcome,
 };
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
-pub use crate::input::{Counted, Ended, Heard, Input, Replayed, Span, What};
+pub use crate::input::{Counted, Ended, Heard, Input, OpenCalls, Replayed, Span, What};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{Narrator, narrate, sentence};
 pub use crate::permit::{CallDenial, CallPermit, Permitting};

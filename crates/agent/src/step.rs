@@ -28,14 +28,15 @@ use jiff::Timestamp;
 use throughline_core::{Item, Json, Name, RunEvent, StateChange};
 
 use crate::action::{Action, Refusal};
-use crate::input::{Input, What};
+use crate::input::{Input, OpenCalls, What};
 use crate::progress::{Phase, RunStatus};
 use crate::state::State;
 use crate::window::{Kept, readable};
 
 /// One step: what is known after it, and what is to be done.
 pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
-    let mut step = Step { state, at: input.at, actions: Vec::new() };
+    let mut step =
+        Step { state, at: input.at, actions: Vec::new(), open_calls: OpenCalls::ByRules };
     let done = match input.what {
         What::Said(bodies) => step.said(bodies),
         What::Compact => step.compact(),
@@ -52,7 +53,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
             step.interrupted();
             Ok(())
         }
-        What::Restored => step.review(),
+        What::Restored(open_calls) => step.review(open_calls),
         What::TimeUp => step.time_is_up(),
         What::Switched { model, is_prefix_bound } => step.switched(model, is_prefix_bound),
         What::Cancelled(reason) => step.cancelled(reason),
@@ -69,6 +70,8 @@ struct Step {
     state: State,
     at: Timestamp,
     actions: Vec<Action>,
+    /// Which calls need an approval. Only a restored run asks for more than its rules do.
+    open_calls: OpenCalls,
 }
 
 type Done = Result<(), Refusal>;

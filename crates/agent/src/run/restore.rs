@@ -9,7 +9,7 @@ use throughline_core::{
 
 use crate::action::{Action, AskingKind, Refusal};
 use crate::cast::{Cast, Casting};
-use crate::input::{Input, What};
+use crate::input::{Input, OpenCalls, What};
 use crate::progress::{Progress, Stage};
 use crate::run::{Begun, RUN, RunError, Runner, load, openings};
 use crate::snapshot::{Snapshot, strip_runtime};
@@ -37,16 +37,19 @@ impl Runner {
     /// The document is untrusted input. Tools come from this runner, limited to those that the document names; approvals
     /// are not carried over: every open call is decided again.
     pub async fn restore(&self, tenant: &Tenant, snapshot: Snapshot) -> Result<Begun, RunError> {
-        self.restore_under(tenant, snapshot, RestoredNames::KeepIfFree).await
+        let (names, open_calls) = (RestoredNames::KeepIfFree, OpenCalls::ByRules);
+        self.restore_under(tenant, snapshot, names, open_calls).await
     }
 
-    /// Restores a run from a snapshot under new names: for documents whose sender may not choose names.
+    /// Restores a run from a snapshot under new names: for documents whose sender may not choose names. The rules for
+    /// approvals are part of the document. Pass [`OpenCalls::NeedApproval`] if the caller cannot check them.
     pub async fn restore_as_new(
         &self,
         tenant: &Tenant,
         snapshot: Snapshot,
+        open_calls: OpenCalls,
     ) -> Result<Begun, RunError> {
-        self.restore_under(tenant, snapshot, RestoredNames::New).await
+        self.restore_under(tenant, snapshot, RestoredNames::New, open_calls).await
     }
 
     async fn restore_under(
@@ -54,6 +57,7 @@ impl Runner {
         tenant: &Tenant,
         snapshot: Snapshot,
         names: RestoredNames,
+        open_calls: OpenCalls,
     ) -> Result<Begun, RunError> {
         let Snapshot { mut smart, items, archived, mut casting, mut progress, thread } = snapshot;
         strip_runtime(&mut smart);
@@ -70,7 +74,8 @@ impl Runner {
             window.push(Kept { item: item.clone(), tokens, seq: 0 });
         }
         let state = State::resumed(cast, smart, window, progress);
-        let (state, actions) = step(state, Input { at: self.clock.now(), what: What::Restored });
+        let what = What::Restored(open_calls);
+        let (state, actions) = step(state, Input { at: self.clock.now(), what });
         let (mut added, mut pack) = (Vec::new(), Pack::default());
         for action in actions {
             match action {

@@ -1,6 +1,7 @@
 //! A run was restored from a snapshot. The document is untrusted, so nothing that it says about calls is taken over without a
 //! check: a call that waits keeps waiting only if its request is exactly what this run would have asked; every other open call
-//! is decided again, with the approvals that the runner's own tools demand.
+//! is decided again, with the approvals that the runner's own tools demand. If the agent of the document is unknown here, its
+//! rules cannot be checked, and every open call needs an approval ([`OpenCalls::NeedApproval`]).
 
 use std::collections::HashSet;
 
@@ -11,6 +12,7 @@ use throughline_core::{
 
 use crate::action::Refusal;
 use crate::cast::GET_TOOL_RESPONSE;
+use crate::input::OpenCalls;
 use crate::progress::{Phase, Stage};
 use crate::question::ASK_USER_QUESTION;
 use crate::step::tools::args_hash;
@@ -18,7 +20,8 @@ use crate::step::{Done, Step};
 
 impl Step {
     /// Decides every open call of a restored run again, unless it waits for a valid request.
-    pub(super) fn review(&mut self) -> Done {
+    pub(super) fn review(&mut self, open_calls: OpenCalls) -> Done {
+        self.open_calls = open_calls;
         match &self.state.progress.phase {
             Phase::Ended { .. } => {
                 self.state.progress.calls.clear();

@@ -12,7 +12,7 @@ use throughline_core::{
 use crate::action::{Action, Asking, AskingKind, Refusal, ToolRun};
 use crate::cast::GET_TOOL_RESPONSE;
 use crate::config::UnknownOutcome;
-use crate::input::Ended;
+use crate::input::{Ended, OpenCalls};
 use crate::narrate::{OUTCOME, UNKNOWN};
 use crate::plan::{self, MANAGE_TODO_LIST};
 use crate::progress::{Phase, RunStatus, Stage};
@@ -73,7 +73,8 @@ impl Step {
             return;
         }
         self.state.progress.tool_calls += 1;
-        if self.state.part().is_some_and(|part| part.needs_approval(&spec)) {
+        let by_rule = self.state.part().is_some_and(|part| part.needs_approval(&spec));
+        if by_rule || self.open_calls == OpenCalls::NeedApproval {
             self.ask_approval(position, call, false);
         } else if spec.client {
             self.ask_client(position, call);

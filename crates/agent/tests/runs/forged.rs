@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use throughline_agent::{AgentConfig, RunStatus, ToolSpec, Word, parse_snapshot};
+use throughline_agent::{AgentConfig, OpenCalls, RunStatus, ToolSpec, Word, parse_snapshot};
 use throughline_core::{LogId, ToolApprovalResolution};
 use throughline_testkit::{Dice, figure};
 
@@ -149,6 +149,34 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
 }
 
 #[tokio::test]
+async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
+    let (scene, honest) = waiting().await;
+    // `look` runs without an approval unless a rule of the agent demands one, and the document has no rules.
+    let document = honest.to_string().replace(r#""sign""#, r#""look""#);
+    let mut document: Value = serde_json::from_str(&document).unwrap();
+    document["casting"]["tools"] = honest["casting"]["tools"].clone();
+    document["progress"]["phase"] = json!({"is": "working"});
+    for stage in ["queued", "begun"] {
+        document["progress"]["calls"][0]["stage"] = json!({"is": stage});
+        let restore = async |open_calls| {
+            let snapshot = parse_snapshot(&Bytes::from(document.to_string())).unwrap();
+            let begun = scene.runner.restore_as_new(&us(), snapshot, open_calls).await.unwrap();
+            let status = scene.runner.drive(&us(), &begun.run).await.unwrap();
+            (begun.run, status, std::mem::take(&mut *scene.ran.lock().unwrap()))
+        };
+        let (run, status, ran) = restore(OpenCalls::NeedApproval).await;
+        assert_eq!((status, ran), (RunStatus::Waiting, Vec::new()), "{stage}");
+        let pending = scene.state(&run).await.smart.pending_approvals.unwrap();
+        let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
+        scene.runner.tell(&us(), &run, Word::Decide(allowed)).await.unwrap();
+        assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed);
+        assert_eq!(std::mem::take(&mut *scene.ran.lock().unwrap()).len(), 1, "{stage}");
+        let (_, status, ran) = restore(OpenCalls::ByRules).await;
+        assert_eq!((status, ran.len()), (RunStatus::Completed, 1), "{stage}");
+    }
+}
+
+#[tokio::test]
 async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     let (scene, honest) = waiting().await;
     let mut other = honest.to_string().replace(r#""sign""#, r#""pay""#);
@@ -190,7 +218,8 @@ async fn restored_runs_get_new_names_unless_theirs_have_our_form_and_are_free() 
     document["thread"] = json!("thread_free");
     assert_eq!(&*restored(&scene, &document).await.unwrap().0.0, "run_free");
     let snapshot = parse_snapshot(&Bytes::from(document.to_string().replace("_free", "_other")));
-    let begun = scene.runner.restore_as_new(&us(), snapshot.unwrap()).await.unwrap();
+    let begun =
+        scene.runner.restore_as_new(&us(), snapshot.unwrap(), OpenCalls::ByRules).await.unwrap();
     assert_ne!((&*begun.run.0, &*begun.thread.0), ("run_other", "thread_other"));
 }
 

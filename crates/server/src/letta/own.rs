@@ -1,6 +1,6 @@
 //! What Letta has no word for, under `/v1/throughline/`.
 
-use throughline_agent::{Snapshot, State, Word, narrate};
+use throughline_agent::{OpenCalls, Snapshot, State, Word, narrate};
 use throughline_core::{
     ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion, RunEvent,
     SmartState, UserQuestionResolution, UserQuestionStatus, json, unpack,
@@ -40,12 +40,13 @@ pub(crate) async fn snapshot(asked: &Asked<'_>) -> Told {
 }
 
 /// Restores a run from a snapshot, as a new run of this store. The document is untrusted input: it gets new names, the tools
-/// that its agent was given and no others, and its open calls are approved again.
+/// that its agent was given and no others, and its open calls are approved again. If it names no agent of this tenant, every
+/// open call needs an approval.
 pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     let snapshot = Snapshot::parse(&asked.body.root().json());
     let mut snapshot = snapshot.map_err(|error| Denied::new(422, error.to_string()))?;
     let agent = asked.house().agent(&RunNote::of(&snapshot.casting).agent).await?;
-    let runner = match &agent {
+    let (runner, open_calls) = match &agent {
         Some(agent) => {
             // An agent of this tenant keeps its own rules; those of the document are ignored.
             let declared = declared::config(agent, None, &Overrides::default())?;
@@ -56,9 +57,10 @@ pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
                     declared.filter(|rule| !rules.contains(rule)).cloned().collect();
                 rules.extend(missing);
             }
-            declared::equipped(&asked.api.runner, &agent.members)?
+            (declared::equipped(&asked.api.runner, &agent.members)?, OpenCalls::ByRules)
         }
-        None => asked.api.runner.clone(),
+        // The document chooses the agent that it names, so an unknown agent must not be a way around the rules of a known one.
+        None => (asked.api.runner.clone(), OpenCalls::NeedApproval),
     };
     let key = asked.caller.admission.key_id();
     snapshot.casting.note = Some(RunNote::adopted(&snapshot.casting, key));
@@ -71,7 +73,7 @@ pub(crate) async fn restore(asked: &Asked<'_>) -> Told {
     }
     let tenant = &asked.caller.tenant;
     let starting = asked.api.drives.start_run(tenant)?;
-    let begun = runner.restore_as_new(tenant, snapshot).await?;
+    let begun = runner.restore_as_new(tenant, snapshot, open_calls).await?;
     asked.api.drives.drive(tenant, &begun.run);
     drop(starting);
     runs::told(asked, &begun.run).await

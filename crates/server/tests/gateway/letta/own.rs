@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::Scene;
+use crate::letta::scene::{MODEL, Scene};
 
 fn run_of(told: &Value) -> String {
     told["messages"][0]["run_id"].as_str().unwrap().to_owned()
@@ -112,6 +112,30 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
     }
     let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
     assert_eq!(run["stop_reason"], "requires_approval", "{run}");
+    // A document that names no agent of this tenant cannot leave the rule out: every open call needs an approval.
+    let foreign = scene.send("them", "POST", "/v1/agents", &json!({"model": MODEL})).await;
+    let foreign: Value = serde_json::from_slice(&foreign.1).unwrap();
+    let notes = [
+        ("an unknown agent", json!({"letta": {"agent": "agent-unknown"}})),
+        ("the agent of another tenant", json!({"letta": {"agent": foreign["id"]}})),
+        ("an empty id", json!({"letta": {"agent": ""}})),
+        ("an id that is a number", json!({"letta": {"agent": 1}})),
+        ("a note without an agent", json!({"letta": {}})),
+        ("a note of another program", json!({})),
+        ("no note", json!(null)),
+    ];
+    for (claim, note) in notes {
+        for stage in ["queued", "begun"] {
+            let mut forged = forged.clone();
+            forged["progress"]["calls"][0]["stage"] = json!({"is": stage});
+            forged["casting"]["note"] = note.clone();
+            for agent in forged["casting"]["agents"].as_object_mut().unwrap().values_mut() {
+                agent["identifier"] = json!("agent-unknown");
+            }
+            let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
+            assert_eq!(run["stop_reason"], "requires_approval", "{claim}, {stage}: {run}");
+        }
+    }
     assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new());
 }
 
