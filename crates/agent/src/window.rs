@@ -106,14 +106,14 @@ impl Window {
     /// The Items as an agent is shown them. What another agent's model answered is never the agent's own: of such a message
     /// a provider's thoughts and seals get a foreign owner, so no Call carries them and each has a Fate that says so. A
     /// thought that a caller made in plain words goes along as a peer's.
+    ///
+    /// A message is a peer's if the author of any of its Items is. Items that were stored before authors were recorded have
+    /// none: such a message is a peer's if one of its thoughts is.
     pub fn shown_to(&self, me: &Identity) -> Vec<Item> {
-        let is_peers = |item: &Item| match &item.body {
-            Body::Thought(thought) => !thought.identity.is_same(me),
-            _ => false,
-        };
+        let is_peers = |item: &Item| author_of(item).is_some_and(|author| !author.is_same(me));
         let items = self.items.iter().map(|kept| &kept.item);
-        let thought_by_peers = items.clone().filter(|item| is_peers(item));
-        let peers: BTreeSet<u32> = thought_by_peers.map(|item| item.place.message).collect();
+        let by_peers = items.clone().filter(|item| is_peers(item));
+        let peers: BTreeSet<u32> = by_peers.map(|item| item.place.message).collect();
         let shown = items.map(|item| {
             if peers.contains(&item.place.message) && item.role == Role::Assistant {
                 of_peer(item)
@@ -135,6 +135,14 @@ const PEER: &str = "another agent";
 /// Whether an Item is another agent's, as [`Window::shown_to`] gives it.
 pub(crate) fn is_peers(item: &Item) -> bool {
     item.origin.as_ref().is_some_and(|origin| &*origin.provider == PEER)
+}
+
+/// The agent whose model answered with an Item, as far as it is recorded.
+fn author_of(item: &Item) -> Option<&Identity> {
+    match &item.body {
+        Body::Thought(thought) => Some(&thought.identity),
+        _ => item.author.as_deref(),
+    }
 }
 
 fn is_said(item: &Item) -> bool {

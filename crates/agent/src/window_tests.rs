@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Item, ItemId, Name, Place, Role};
+use throughline_core::{
+    Body, Identity, Item, ItemId, Name, Origin, Place, ReasoningFormat, Role, Seal, Thought,
+    ThoughtKind, Wire,
+};
 use throughline_testkit::grows_in_proportion;
 
-use super::{Kept, Window};
+use super::{Kept, Window, is_peers};
 
 #[test]
 fn large_messages_are_written_in_proportion_to_their_parts() {
@@ -22,4 +25,52 @@ fn large_messages_are_written_in_proportion_to_their_parts() {
         assert!(numbers.eq((7..).take(count)));
     };
     grows_in_proportion("parts that are written", (1_000, 32_000), write).unwrap();
+}
+
+/// A sealed text of a provider in its own message, with the author that is recorded.
+fn answered(message: usize, author: Option<&str>) -> Item {
+    let name = Name::from("gemini");
+    let origin = Arc::new(Origin {
+        provider: name.clone(),
+        endpoint: name.clone(),
+        account: name.clone(),
+        wire: Wire::borrowed("gemini"),
+        asked: name.clone(),
+        answered: name.clone(),
+        family: name,
+        routed: None,
+    });
+    let (id, place) = (format!("i{message}"), Place::new(message, 1));
+    let mut item = Item::new(id, place, Role::Assistant, Body::Text("a".into()));
+    item.seals.push(Seal::new(
+        "seal".into(),
+        "gemini.signature",
+        Arc::clone(&origin),
+        "/signature",
+    ));
+    item.origin = Some(origin);
+    item.author = author.map(|author| Arc::new(Identity::named(author.to_owned())));
+    item
+}
+
+#[test]
+fn authors_decide_whose_answer_it_is_and_thoughts_where_none_is_recorded() {
+    let mut window = Window::default();
+    let mut push = |item: Item| window.push(Kept { item, tokens: 1, seq: 0 });
+    push(answered(0, Some("me")));
+    push(answered(1, Some("peer")));
+    // Messages of older stores have no authors: one without a thought, and one with a peer's.
+    push(answered(2, None));
+    push(answered(3, None));
+    let mut thought =
+        Thought::issued("hm", ThoughtKind::Text, ReasoningFormat::new("google-gemini-v1"));
+    thought.identity = Identity::named("peer");
+    let place = Place::new(3, 0);
+    push(Item { body: Body::Thought(thought), place, ..answered(3, None) });
+    let shown = window.shown_to(&Identity::named("me"));
+    let peers: Vec<u32> =
+        shown.iter().filter(|item| is_peers(item)).map(|item| item.place.message).collect();
+    assert_eq!(peers, [1, 3, 3]);
+    let is_foreign = |item: &&Item| item.seals.iter().all(|seal| &*seal.owner.provider != "gemini");
+    assert_eq!(shown.iter().filter(is_foreign).count(), 3);
 }

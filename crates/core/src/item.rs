@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::identity::Identity;
 use crate::json::Json;
 use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
 use crate::origin::Origin;
@@ -28,6 +29,9 @@ pub struct Item {
     pub native: Option<Native>,
     /// Who made it; nothing where the caller did.
     pub origin: Option<Arc<Origin>>,
+    /// The agent whose model answered with it. A Thought has an identity of its own instead. Items that no agent's model
+    /// produced have none, nor have those that were stored before authors were recorded.
+    pub author: Option<Arc<Identity>>,
     /// Seen by the model and by every log, never kept in the Thread.
     pub ephemeral: bool,
 }
@@ -35,8 +39,8 @@ pub struct Item {
 impl Item {
     /// An Item that we or the caller made.
     pub fn new(id: impl Into<ItemId>, place: Place, role: Role, body: Body) -> Self {
-        let (seals, native, origin) = (Vec::new(), None, None);
-        Self { id: id.into(), place, role, body, seals, native, origin, ephemeral: false }
+        let (seals, native, origin, author) = (Vec::new(), None, None, None);
+        Self { id: id.into(), place, role, body, seals, native, origin, author, ephemeral: false }
     }
 
     /// Says something else. What the wire said is then no longer what this Item is, and its Seals seal nothing.

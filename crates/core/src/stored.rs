@@ -17,6 +17,7 @@
 //! | `text`, `media`, `thought`, `call`, `result`, `hosted`, `compaction`, `summary`, `unknown` | its body: exactly one of these |
 //! | `seals` | `at`, `leads`, `format`; `bytes` (absent: the string at `at`); `owner` (absent: the Item's origin); what it is bound to |
 //! | `origin` | `[provider, endpoint, account, asked, family, answered, wire, routed]`; `null` at the end is left out, `null` in `answered` is the model asked for, in `wire` the native one's |
+//! | `author` | the agent whose model answered with it: `identifier` (or `number`) and `representation`, as in a thought's `identity` |
 //! | `to` or `by` | the wire on which it was said to a model or by one |
 //! | `json`, `native_id`, `slot`, `assembled` | what the wire said, verbatim, and what is known of it |
 //! | `cut` | how to put the message together again that the Item was cut from |

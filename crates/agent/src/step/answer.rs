@@ -1,6 +1,7 @@
 //! A model answered.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use throughline_core::{
     Body, FinalAnswerEvent, Item, ItemId, Json, MemoryFact, MessageEvent, Name, Number, Outcome,
@@ -151,7 +152,11 @@ impl Step {
             let id = ItemId(self.fresh("i"));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
         }
+        let author = Arc::new(who.clone());
         for item in &mut items {
+            if !matches!(item.body, Body::Thought(_)) {
+                item.author = Some(Arc::clone(&author));
+            }
             item.place.message = item.place.message.saturating_add(first);
             match &mut item.body {
                 Body::Thought(thought) => {

@@ -13,22 +13,31 @@ use crate::world::{MODELS, World, drive, us};
 const HOST: &str = "the host thinks of marmalade";
 const CLERK: &str = "the clerk thinks of turnips";
 
-fn agent(name: &str, model: &str) -> AgentConfig {
+/// Whether a provider shows the thoughts of its model. If not, an answer of Gemini has no thought: its tool call is signed.
+#[derive(Clone, Copy, Debug)]
+enum Thoughts {
+    Shown,
+    Hidden,
+}
+
+fn agent(name: &str, model: &str, thoughts: Thoughts) -> AgentConfig {
     let mut agent = AgentConfig::minimal(model).named(name);
     agent.identifier = Some(Name::from(format!("agent-{name}")));
     agent.max_tokens = Some(16_000);
-    let reasoning =
-        r#"{"level":"high","native":{"effort":"high","includeThoughts":true},"reflection":false}"#;
-    agent.reasoning = Some(Json::parse(reasoning.to_owned()).unwrap());
+    let is_shown = matches!(thoughts, Thoughts::Shown);
+    let reasoning = format!(
+        r#"{{"level":"high","native":{{"effort":"high","includeThoughts":{is_shown}}},"reflection":false}}"#
+    );
+    agent.reasoning = Some(Json::parse(reasoning).unwrap());
     agent
 }
 
 /// A host that hands over to a clerk.
-fn casting(host: &str, clerk: &str) -> Casting {
-    let mut host = agent("host", host);
+fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> Casting {
+    let mut host = agent("host", host, thoughts);
     host.handoffs = vec![Handoff { to: "clerk".into(), description: None }];
     let mut casting = Casting::solo(host, Vec::new());
-    casting.agents.insert("clerk".into(), agent("clerk", clerk));
+    casting.agents.insert("clerk".into(), agent("clerk", clerk, thoughts));
     casting
 }
 
@@ -60,82 +69,88 @@ async fn reasons(world: &World, run: &LogId) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn peers_never_get_each_others_provider_thoughts() {
     let (mut pairs, mut withheld) = (0, 0);
-    for (host, _) in &MODELS[..4] {
-        for (clerk, _) in &MODELS[..4] {
-            let script = format!(
-                r#"
-                [[turn]]
-                model = "{host}"
-                thoughts = ["{HOST}"]
-                calls = [{{ name = "transfer_to_clerk", arguments = {{}} }}]
-
-                [[turn]]
-                model = "{clerk}"
-                thoughts = ["{CLERK}"]
-                texts = ["Done."]
-
-                [[turn]]
-                model = "{clerk}"
-                thoughts = ["{CLERK}"]
-                texts = ["Again."]
-
-                [[turn]]
-                model = "{host}"
-                thoughts = ["{HOST}"]
-                texts = ["Back."]
-                "#
-            );
-            let world = World::scripted(&script).await;
-            // Within one exchange, from the host to the clerk.
-            let (run, thread) = say(&world, casting(host, clerk), None, "Help me.").await;
-            // The clerk goes on alone, and then the host, under a new name.
-            let (_, thread) = say(
-                &world,
-                Casting::solo(agent("clerk", clerk), Vec::new()),
-                Some(thread),
-                "More?",
-            )
-            .await;
-            let mut renamed = agent("host", host);
-            renamed.name = "landlord".into();
-            say(&world, Casting::solo(renamed, Vec::new()), Some(thread), "And now?").await;
-            let entries = world.simulator.ledger().entries;
-            let what = format!("{host} to {clerk}");
-            for entry in &entries {
-                assert_eq!(entry.status, 200, "{what}: {entry:?}");
+    for thoughts in [Thoughts::Shown, Thoughts::Hidden] {
+        for (host, _) in &MODELS[..4] {
+            for (clerk, _) in &MODELS[..4] {
+                withheld += withheld_from_peers(host, clerk, thoughts).await;
+                pairs += 1;
             }
-            assert_eq!(entries.len(), 4, "{what}");
-            let bodies = world.bodies();
-            assert!(!bodies[1].contains(HOST) && !bodies[2].contains(HOST), "{what}: {bodies:?}");
-            assert!(!bodies[3].contains(CLERK), "{what}: the clerk's thought went to the host");
-            let issued = |turn: usize| -> HashSet<&str> {
-                entries[turn].issued.iter().map(|seal| &*seal.seal).collect()
-            };
-            let returned = |turn: usize| -> HashSet<&str> {
-                entries[turn].returned.iter().map(|seal| &*seal.seal).collect()
-            };
-            for (later, earlier) in [(1, 0), (2, 0), (3, 1), (3, 2)] {
-                let both: Vec<_> =
-                    returned(later).intersection(&issued(earlier)).copied().collect();
-                assert!(both.is_empty(), "{what}: call {later} brought seals of call {earlier}");
-            }
-            // Its own seals went back to the clerk, and to the host although it has another name by now.
-            if !clerk.starts_with("deepseek") {
-                assert!(returned(2).is_superset(&issued(1)), "{what}: the clerk's own");
-            }
-            if !host.starts_with("deepseek") {
-                assert!(returned(3).is_superset(&issued(0)), "{what}: the host's own");
-            }
-            let reasons = reasons(&world, &run).await;
-            // DeepSeek demands a text in place of a thought, which is a stand-in.
-            let is_told = reasons.contains("by policy") || reasons.contains("stand-in");
-            assert!(is_told, "{what}: {reasons}");
-            withheld += issued(0).len();
-            pairs += 1;
         }
     }
     figure(
         "pairs of agents on one thread",
         format!("{pairs}, {withheld} seals withheld from peers, 0 refused"),
     );
+}
+
+/// Runs both agents on one thread and checks every request. Returns how many seals of the host its clerk did not get.
+async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usize {
+    let script = format!(
+        r#"
+        [[turn]]
+        model = "{host}"
+        thoughts = ["{HOST}"]
+        calls = [{{ name = "transfer_to_clerk", arguments = {{}} }}]
+
+        [[turn]]
+        model = "{clerk}"
+        thoughts = ["{CLERK}"]
+        texts = ["Done."]
+
+        [[turn]]
+        model = "{clerk}"
+        thoughts = ["{CLERK}"]
+        texts = ["Again."]
+
+        [[turn]]
+        model = "{host}"
+        thoughts = ["{HOST}"]
+        texts = ["Back."]
+        "#
+    );
+    let world = World::scripted(&script).await;
+    // Within one exchange, from the host to the clerk.
+    let (run, thread) = say(&world, casting(host, clerk, thoughts), None, "Help me.").await;
+    // The clerk goes on alone, and then the host, under a new name.
+    let (_, thread) = say(
+        &world,
+        Casting::solo(agent("clerk", clerk, thoughts), Vec::new()),
+        Some(thread),
+        "More?",
+    )
+    .await;
+    let mut renamed = agent("host", host, thoughts);
+    renamed.name = "landlord".into();
+    say(&world, Casting::solo(renamed, Vec::new()), Some(thread), "And now?").await;
+    let entries = world.simulator.ledger().entries;
+    let what = format!("{host} to {clerk}, thoughts {thoughts:?}");
+    for entry in &entries {
+        assert_eq!(entry.status, 200, "{what}: {entry:?}");
+    }
+    assert_eq!(entries.len(), 4, "{what}");
+    let bodies = world.bodies();
+    assert!(!bodies[1].contains(HOST) && !bodies[2].contains(HOST), "{what}: {bodies:?}");
+    assert!(!bodies[3].contains(CLERK), "{what}: the clerk's thought went to the host");
+    let issued = |turn: usize| -> HashSet<&str> {
+        entries[turn].issued.iter().map(|seal| &*seal.seal).collect()
+    };
+    let returned = |turn: usize| -> HashSet<&str> {
+        entries[turn].returned.iter().map(|seal| &*seal.seal).collect()
+    };
+    for (later, earlier) in [(1, 0), (2, 0), (3, 1), (3, 2)] {
+        let both: Vec<_> = returned(later).intersection(&issued(earlier)).copied().collect();
+        assert!(both.is_empty(), "{what}: call {later} brought seals of call {earlier}");
+    }
+    // Its own seals went back to the clerk, and to the host although it has another name by now.
+    if !clerk.starts_with("deepseek") {
+        assert!(returned(2).is_superset(&issued(1)), "{what}: the clerk's own");
+    }
+    if !host.starts_with("deepseek") {
+        assert!(returned(3).is_superset(&issued(0)), "{what}: the host's own");
+    }
+    let reasons = reasons(&world, &run).await;
+    // DeepSeek demands a text in place of a thought, which is a stand-in.
+    let is_told = reasons.contains("by policy") || reasons.contains("stand-in");
+    assert!(is_told, "{what}: {reasons}");
+    issued(0).len()
 }

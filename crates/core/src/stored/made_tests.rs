@@ -139,10 +139,7 @@ impl Choices {
             thought.source = ReasoningSource::NonReasonerModel;
         }
         if self.coin() {
-            let number = Identifier::Number(parse("1.50"));
-            let text = Identifier::Text(self.text().into());
-            let identifier = if self.coin() { number } else { text };
-            thought.identity = Identity { identifier, representation: self.text().into() };
+            thought.identity = self.identity();
         }
         thought.payload = self.maybe(Self::json);
         thought.replay_compatibility = self.maybe(Self::name);
@@ -238,6 +235,13 @@ impl Choices {
         native
     }
 
+    fn identity(&mut self) -> Identity {
+        let number = Identifier::Number(parse("1.50"));
+        let text = Identifier::Text(self.text().into());
+        let identifier = if self.coin() { number } else { text };
+        Identity { identifier, representation: self.text().into() }
+    }
+
     fn item(&mut self, place: Place) -> Item {
         const ROLES: [Role; 5] =
             [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
@@ -246,6 +250,7 @@ impl Choices {
         item.id = ItemId::at(prefix, place);
         item.seals = self.list(2, Self::seal);
         item.origin = self.maybe(Self::origin);
+        item.author = self.maybe(Self::identity).map(Arc::new);
         item.ephemeral = self.coin();
         if self.below(4) > 0 {
             item.native = Some(self.native(&item));

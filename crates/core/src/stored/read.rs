@@ -21,10 +21,11 @@ use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
 
 type Read<T> = Result<T, InvalidDocument>;
 
-/// Reads Items one behind the other. Those of the same origin share it.
+/// Reads Items one after the other. Those of the same origin or author share it.
 #[derive(Default)]
 pub(super) struct Reader {
     last: Option<Arc<Origin>>,
+    last_author: Option<Arc<Identity>>,
 }
 
 impl Reader {
@@ -62,7 +63,16 @@ impl Reader {
         let id = fields.text("id")?.map_or_else(|| ItemId::at("", place), ItemId);
         let role = required(fields, "role", fields.word("role")?)?;
         let ephemeral = fields.bool("ephemeral")?.unwrap_or(false);
-        Ok(Item { id, place, role, body, seals, native, origin, ephemeral })
+        let author = self.author(fields)?;
+        Ok(Item { id, place, role, body, seals, native, origin, author, ephemeral })
+    }
+
+    fn author(&mut self, fields: &Fields<'_>) -> Read<Option<Arc<Identity>>> {
+        let Some(author) = identity(fields, "author")? else { return Ok(None) };
+        Ok(Some(match &self.last_author {
+            Some(last) if **last == author => Arc::clone(last),
+            Some(_) | None => Arc::clone(self.last_author.insert(Arc::new(author))),
+        }))
     }
 
     fn origin(
@@ -183,7 +193,7 @@ impl<'t> Context<'_, 't> {
             format,
             index: fields.count("index")?,
             source: fields.word("source")?.unwrap_or(ReasoningSource::ReasonerModel),
-            identity: identity(fields)?,
+            identity: identity(fields, "identity")?.unwrap_or_default(),
             payload,
             replay_compatibility: self.maybe_text(fields, "replay")?,
             record,
@@ -331,15 +341,15 @@ fn native(fields: &Fields<'_>) -> Read<Option<Native>> {
     Ok(Some(Native { assembled, slot, ..native }))
 }
 
-fn identity(fields: &Fields<'_>) -> Read<Identity> {
-    let Some(node) = fields.present("identity") else { return Ok(Identity::default()) };
-    let fields = Fields::of(node, fields.path("identity"))?;
+fn identity(fields: &Fields<'_>, key: &str) -> Read<Option<Identity>> {
+    let Some(node) = fields.present(key) else { return Ok(None) };
+    let fields = Fields::of(node, fields.path(key))?;
     let identifier = match fields.given("number") {
         Some(number) => Identifier::Number(number.json()),
         None => Identifier::Text(fields.required_text("identifier")?.to_string().into()),
     };
     let representation = fields.required_text("representation")?.to_string().into();
-    Ok(Identity { identifier, representation })
+    Ok(Some(Identity { identifier, representation }))
 }
 
 fn required<T>(fields: &Fields<'_>, key: &str, value: Option<T>) -> Read<T> {

@@ -43,10 +43,21 @@ pub(super) fn item(item: &Item, cut: Option<&Cut<'_>>) -> Json {
         if let Some(origin) = &item.origin {
             out.raw("origin", &writer.origin(origin));
         }
+        if let Some(author) = &item.author {
+            out.object("author", |out| identity(out, author));
+        }
         if let Some(native) = &item.native {
             writer.native(out, native, cut);
         }
     })
+}
+
+fn identity(out: &mut Object<'_>, identity: &Identity) {
+    match &identity.identifier {
+        Identifier::Text(text) => out.string("identifier", text),
+        Identifier::Number(number) => out.raw("number", number),
+    };
+    out.string("representation", &identity.representation);
 }
 
 /// What everything that is written may refer to.
@@ -120,13 +131,7 @@ impl Writer<'_> {
             out.string("source", thought.source.as_str());
         }
         if thought.identity != Identity::default() {
-            out.object("identity", |out| {
-                match &thought.identity.identifier {
-                    Identifier::Text(text) => out.string("identifier", text),
-                    Identifier::Number(number) => out.raw("number", number),
-                };
-                out.string("representation", &thought.identity.representation);
-            });
+            out.object("identity", |out| identity(out, &thought.identity));
         }
         if let Some(payload) = &thought.payload {
             out.raw("payload", &self.heard.value(payload));
