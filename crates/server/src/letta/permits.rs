@@ -70,7 +70,7 @@ impl RunPermit {
                 return Ok(());
             }
             let message =
-                format!("the key {key} was revoked: say it again with a key that is valid");
+                format!("the key {key} was revoked: send the message again with a valid key");
             return Err(deny("keyRevoked", 0.0, 1.0, message));
         };
         if !admission.allows(model) {

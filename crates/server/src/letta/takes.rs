@@ -6,9 +6,9 @@ use crate::letta::routes::Op;
 pub(crate) type Takes = (&'static str, &'static str, &'static str);
 
 const PAGE: [Takes; 4] = [
-    ("limit", "integer", "The most that are told."),
-    ("after", "string", "An id: what comes behind it in the order."),
-    ("before", "string", "An id: what comes before it in the order."),
+    ("limit", "integer", "The largest number of entries to return."),
+    ("after", "string", "An id. The list starts after it."),
+    ("before", "string", "An id. The list ends before it."),
     ("order", "string", "asc or desc."),
 ];
 
@@ -33,10 +33,10 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
             &[
                 ("agent_id", "string", "The agent."),
                 ("conversation_id", "string", "The conversation."),
-                ("statuses", "array", "How the runs stand."),
+                ("statuses", "array", "The status of the runs."),
                 ("stop_reason", "string", "Why the runs stopped."),
-                ("background", "boolean", "Whether they were asked for in the background."),
-                ("active", "boolean", "Whether they are at work."),
+                ("background", "boolean", "Whether they are background runs."),
+                ("active", "boolean", "Whether they are active."),
             ],
         ),
         Op::RunMessages | Op::RunSteps | Op::AgentBlocks => (true, &[]),
@@ -54,7 +54,7 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
         Op::Fork => (
             false,
             &[
-                ("agent_id", "string", "Whose default conversation is meant."),
+                ("agent_id", "string", "The agent whose default conversation is forked."),
                 ("message_id", "string", "The last message that is shared."),
                 ("hidden", "boolean", "Whether lists leave it out."),
             ],
@@ -62,18 +62,18 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
         Op::Journal | Op::Fates => (
             false,
             &[
-                ("after", "integer", "The number of an event: those behind it."),
-                ("limit", "integer", "The most that are told."),
+                ("after", "integer", "The number of an event. The list starts after it."),
+                ("limit", "integer", "The largest number of entries to return."),
             ],
         ),
         Op::ShowRuns => (
             false,
             &[
                 ("search", "string", "Words of the title, an id or a model."),
-                ("status", "string", "How the runs stand."),
+                ("status", "string", "The status of the runs."),
                 ("model", "string", "A model that was asked."),
                 ("after", "string", "The `next` of the page before."),
-                ("limit", "integer", "The most that are told."),
+                ("limit", "integer", "The largest number of entries to return."),
             ],
         ),
         Op::ShowThreads => (
@@ -81,28 +81,32 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
             &[
                 ("search", "string", "Words of the title, or an id."),
                 ("after", "string", "The `next` of the page before."),
-                ("limit", "integer", "The most that are told."),
+                ("limit", "integer", "The largest number of entries to return."),
             ],
         ),
         Op::ShowCalls => (
             false,
             &[
-                ("search", "string", "Words of what is told of a call."),
+                ("search", "string", "Words to search for in calls."),
                 ("after", "string", "The `next` of the page before."),
-                ("limit", "integer", "About how many are told: a page ends with a thread."),
+                (
+                    "limit",
+                    "integer",
+                    "About how many to return; a page ends at the end of a thread.",
+                ),
             ],
         ),
         Op::FollowRun => (
             false,
             &[
                 ("after", "integer", "The number of the last event that is known."),
-                ("limit", "integer", "About how many events are told before `event: more`."),
+                ("limit", "integer", "About how many events to send before `event: more`."),
             ],
         ),
         Op::Inbox => (false, &[("run", "string", "The run.")]),
-        Op::ExportJournal => (false, &[("thread", "array", "The threads; all without any.")]),
+        Op::ExportJournal => (false, &[("thread", "array", "The threads; all if absent.")]),
         Op::Questions => (false, &[("run_id", "string", "The run.")]),
-        Op::Snapshot => (false, &[("tag", "string", "A word of one's own for it.")]),
+        Op::Snapshot => (false, &[("tag", "string", "A tag to store in the snapshot.")]),
         _ => (false, &[]),
     };
     let page: &[Takes] = if is_paged { &PAGE } else { &[] };
@@ -112,19 +116,23 @@ pub(crate) fn query(op: Op) -> Vec<Takes> {
 const AGENT: [Takes; 15] = [
     ("name", "string", "Its name."),
     ("model", "string", "The model, as one of GET /v1/models/."),
-    ("system", "string", "What it is told before anything else."),
-    ("memory_blocks", "array", "Labelled texts that it is told with the system prompt."),
+    ("system", "string", "The system prompt."),
+    ("memory_blocks", "array", "Labelled texts that are sent with the system prompt."),
     ("tools", "array", "Names of tools, as in GET /v1/tools/."),
     ("tool_rules", "array", "Rules: those of type requires_approval are heeded."),
-    ("tags", "array", "Words by which it is found."),
-    ("metadata", "object", "Whatever is to be kept with it."),
+    ("tags", "array", "Words by which lists can be filtered."),
+    ("metadata", "object", "Values to store with the agent."),
     ("description", "string", "What it is for."),
     ("model_settings", "object", "Temperature, tokens, thinking."),
-    ("llm_config", "object", "The same in older words."),
+    ("llm_config", "object", "The older form of model_settings."),
     ("reasoning", "boolean", "Whether the model thinks."),
-    ("context_window_limit", "integer", "From how many tokens on what is old is summarised."),
+    (
+        "context_window_limit",
+        "integer",
+        "The number of tokens at which older messages are summarised.",
+    ),
     ("response_format", "object", "What the last answer must look like."),
-    ("throughline", "object", "What else an agent of ours can be declared with."),
+    ("throughline", "object", "Further settings of a Throughline agent."),
 ];
 
 const SAID: [Takes; 11] = [
@@ -132,8 +140,8 @@ const SAID: [Takes; 11] = [
     ("input", "string", "A user's words, instead of messages."),
     ("streaming", "boolean", "Whether the answer comes as a stream."),
     ("stream_tokens", "boolean", "Whether it comes piece by piece as the model writes it."),
-    ("background", "boolean", "Whether it is noted with the run that nobody needs to listen."),
-    ("include_pings", "boolean", "Whether a quiet stream says that it is there."),
+    ("background", "boolean", "Whether the run is marked as a background run."),
+    ("include_pings", "boolean", "Whether an idle stream sends pings."),
     ("include_return_message_types", "array", "The types of messages that are wanted."),
     ("client_tools", "array", "Tools that the caller runs."),
     ("max_steps", "integer", "The most tool calls."),
@@ -151,7 +159,7 @@ const CONVERSATION: [Takes; 5] = [
 
 const FOLLOWED: [Takes; 4] = [
     ("starting_after", "integer", "The seq_id of the last message that is known."),
-    ("include_pings", "boolean", "Whether a quiet stream says that it is there."),
+    ("include_pings", "boolean", "Whether an idle stream sends pings."),
     ("run_id", "string", "The run."),
     ("otid", "string", "A name of a message that began the run."),
 ];
@@ -163,31 +171,31 @@ pub(crate) fn body(op: Op) -> &'static [Takes] {
         Op::Say | Op::SayStream | Op::SayAsync | Op::SayInConversation => &SAID,
         Op::CreateConversation | Op::UpdateConversation => &CONVERSATION,
         Op::RunStream | Op::ConversationStream => &FOLLOWED,
-        Op::Cancel => &[("run_ids", "array", "The runs; without them, those that are on.")],
+        Op::Cancel => &[("run_ids", "array", "The runs; all active runs if absent.")],
         Op::ToolApproval => &[("requires_approval", "boolean", "Whether a person must allow it.")],
         Op::UpdateBlock => &[("value", "string", "The text of the block.")],
         Op::AnswerQuestion => &[
             ("answers", "object", "For each question its values, or free text."),
-            ("cancelled", "boolean", "Whether nobody answers."),
+            ("cancelled", "boolean", "Whether the question is left unanswered."),
             ("answeredBy", "string", "Who answers."),
-            ("notes", "string", "What else there is to say."),
+            ("notes", "string", "Further notes."),
         ],
         Op::Decide => &[
             ("approved", "boolean", "Whether the tool may run."),
-            ("args", "object", "Other arguments, in place of the model's."),
-            ("comment", "string", "What the model is told, where it may not."),
+            ("args", "object", "Arguments to use instead of the model's."),
+            ("comment", "string", "What the model is told if the tool may not run."),
             ("decided_by", "string", "Who decides."),
         ],
         Op::Doctor => &[
             ("request", "string", "The request, as a text or as it is."),
-            ("wire", "string", "The wire; guessed without it."),
-            ("provider", "string", "Whom it goes to; guessed without it."),
+            ("wire", "string", "The wire; guessed if absent."),
+            ("provider", "string", "The provider that receives it; guessed if absent."),
             ("model", "string", "The model, where the request does not name it."),
-            ("to_provider", "string", "To whom it is to be said as well."),
+            ("to_provider", "string", "The provider to translate the request to."),
             ("to_model", "string", "The model that is asked there."),
         ],
         Op::ForkThread => &[("at", "integer", "The last record that is shared.")],
-        Op::Rewind => &[("to", "integer", "The last record that still holds.")],
+        Op::Rewind => &[("to", "integer", "The last record that stays valid.")],
         _ => &[],
     }
 }
