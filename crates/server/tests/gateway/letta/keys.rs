@@ -77,6 +77,35 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
+    let scene = Scene::open().await;
+    let reflection = json!({"cadence": "after_tool", "mode": "separate", "maxPerRun": 99});
+    let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"],
+        "throughline": {"reasoning": {"level": "high", "reflection": reflection}}});
+    let ada = ask(&scene, "us.tenth", "POST", "/v1/agents/", &body).await;
+    let ada = ada["id"].as_str().unwrap();
+    let path = format!("/v1/agents/{ada}/messages");
+    // The budget pays for ten calls. After this one, turns and reflections alternate, so the eleventh is a reflection.
+    ask(&scene, "us.tenth", "POST", &path, &words("Hello")).await;
+    let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
+    assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let journal = format!("/v1/throughline/runs/{run}/journal");
+    let journal = ask(&scene, "us.tenth", "GET", &journal, &json!(null)).await;
+    let events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
+    let answers: Vec<bool> = events
+        .filter(|event| event["type"] == "usage")
+        .map(|event| event["purpose"] == "reflection")
+        .collect();
+    assert_eq!(answers, [false, true, false, true, false, true, false, true, false]);
+    assert_eq!(scene.asked.load(Ordering::SeqCst), 10);
+    let summary = format!("/v1/conversations/{ada}/compact");
+    let (status, said) = scene.send("us.tenth", "POST", &summary, &json!({})).await;
+    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
+    assert_eq!(scene.asked.load(Ordering::SeqCst), 10, "no summary was asked for");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
     let scene = Scene::open().await;
     let ada = agent(&scene, "us.gone").await;
