@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 use throughline_testkit::{figure, skip, workspace_root};
@@ -337,4 +338,127 @@ fn calls_of_the_gateway_are_spans_of_their_callers_traces() {
     assert!(good["gen_ai.usage.output_tokens"].as_u64().unwrap() > 0);
     assert!(passed.contains(spans[1]["id"].as_str().unwrap()), "{passed}");
     assert_eq!(spans[1]["status"], 2);
+}
+
+/// A tenant's key, and the gateway that it is used on.
+struct Caller<'s> {
+    serving: &'s Serving,
+    header: String,
+}
+
+impl<'s> Caller<'s> {
+    fn new(serving: &'s Serving, key: &Value) -> Self {
+        let header = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
+        Self { serving, header }
+    }
+
+    fn status(&self, path: &str) -> String {
+        let answer = self.serving.said("GET", path, &self.header, "");
+        answer.split_whitespace().nth(1).unwrap().to_owned()
+    }
+
+    /// The JSON of an answer, which must be a success.
+    fn json(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.serving.said(method, path, &self.header, &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{method} {path}: {answer}");
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    /// Decides on the one approval that a run waits for.
+    fn decide(&self, run: &str, is_approved: bool) {
+        let path = format!("/v1/throughline/runs/{run}/state");
+        let state = self.json("GET", &path, &Value::Null);
+        let pending = state["pendingApprovals"].as_array().unwrap();
+        assert_eq!(pending.len(), 1, "{state}");
+        let path = format!("/v1/throughline/approvals/{}", pending[0]["id"].as_str().unwrap());
+        self.json("POST", &path, &serde_json::json!({"approved": is_approved}));
+    }
+}
+
+/// The files below a folder, without those of the store and the log.
+fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else if !path.file_name().unwrap().to_string_lossy().starts_with("a.db") {
+            found.insert(path);
+        }
+    }
+    found
+}
+
+/// The bytes of a file, as soon as it is written, within 30 seconds.
+fn written(file: &Path) -> Vec<u8> {
+    for _ in 0..1_500 {
+        if let Ok(bytes) = std::fs::read(file) {
+            return bytes;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{} was not written", file.display());
+}
+
+#[test]
+fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder() {
+    let service = Receiver::start(&["200 OK"]);
+    let config = format!(
+        "[http.ticket]\ndescription = \"Opens a ticket.\"\nmethod = \"POST\"\nurl = \"http://{}/tickets\"\napproval = \"always\"\n\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
+        service.address
+    );
+    let kept = Kept::nothing("traces-forged");
+    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    let keys = ["alpha", "beta"].map(|tenant| kept.json(&["keys", "create", "--tenant", tenant]));
+    let serving = Serving::start(&kept.folder, &[], &[]);
+    let [alpha, beta] = keys.map(|key| Caller::new(&serving, &key));
+    // A run of alpha waits for an approval, gets it, and ends with a trace.
+    let agent =
+        serde_json::json!({"name": "Ada", "model": "sim/claude-sonnet-4-5", "tools": ["ticket"]});
+    let agent = alpha.json("POST", "/v1/agents/", &agent);
+    let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
+    let told = alpha.json("POST", &path, &serde_json::json!({"input": "Open a ticket"}));
+    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval", "{told}");
+    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let path = format!("/v1/throughline/runs/{run}/snapshot");
+    let snapshot = alpha.json("GET", &path, &Value::Null);
+    alpha.decide(run, true);
+    let trace = kept.file(&format!("traces/alpha.sess_{run}/trace.session.json"));
+    let before = written(&trace);
+    assert_eq!(service.sent().len(), 1, "the approved tool ran once");
+    let others = files_below(&kept.folder);
+    // Beta posts the snapshot under names that it must not get, and claims that the call needs no approval.
+    let absolute = kept.file("absolute/run").display().to_string();
+    let outside = "../../traces-forged-outside";
+    let mut traces = BTreeSet::from([trace.clone()]);
+    for name in [run, outside, &absolute] {
+        let mut forged = snapshot.clone();
+        forged["progress"]["run"] = name.into();
+        forged["thread"] = if name == run { snapshot["thread"].clone() } else { name.into() };
+        forged["progress"]["calls"][0]["stage"] = serde_json::json!({"is": "queued"});
+        forged["progress"]["phase"] = serde_json::json!({"is": "working"});
+        let told = beta.json("POST", "/v1/throughline/snapshots", &forged);
+        let new = told["id"].as_str().unwrap();
+        assert!(new.starts_with("run_") && new != name && new != run, "{told}");
+        assert_eq!(told["stop_reason"], "requires_approval", "{told}");
+        assert_eq!(alpha.status(&format!("/v1/runs/{new}")), "404", "{new} is beta's");
+        // Without the tool the run goes on, and ends with a trace of its own.
+        beta.decide(new, false);
+        let own = kept.file(&format!("traces/beta.sess_{new}/trace.session.json"));
+        let session: Value = serde_json::from_slice(&written(&own)).unwrap();
+        assert_eq!(session["sessionId"], format!("beta.sess_{new}"), "{session}");
+        assert!(traces.insert(own), "{new} is a new name");
+    }
+    assert_eq!(beta.status(&format!("/v1/runs/{run}")), "404", "{run} is alpha's");
+    assert_eq!(service.sent().len(), 1, "no forged call ran");
+    assert_eq!(std::fs::read(&trace).unwrap(), before, "the trace of alpha is unchanged");
+    let expected: BTreeSet<PathBuf> = others.union(&traces).cloned().collect();
+    assert_eq!(files_below(&kept.folder), expected);
+    for folder in [&kept.folder, &kept.file("traces"), &kept.file("traces/x")] {
+        assert!(
+            !folder.join(outside).exists()
+                && !folder.join("..").join("traces-forged-outside").exists()
+        );
+    }
 }
