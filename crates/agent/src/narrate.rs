@@ -135,12 +135,12 @@ fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     call
 }
 
-/// What one event says, as a sentence; nothing where it is a piece of what is told whole.
+/// One event as a sentence. Nothing for an event that is a part of a later one.
 pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
     let document = event.json();
     let redacted = policy.redact_event(&event.name(), &document);
     let Ok(event) = RunEvent::parse(&redacted) else {
-        return Some(format!("Something happened that is not told ({}).", event.name()));
+        return Some(format!("An event of type {} was redacted.", event.name()));
     };
     Some(match &event {
         RunEvent::Run(event) => run(event),
@@ -153,7 +153,7 @@ pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
         RunEvent::Plan(event) => plan(event)?,
         RunEvent::Reflection(event) => {
             let trigger = event.trigger.as_ref().map(|trigger| format!(" ({})", trigger.as_str()));
-            format!("It noted{}: {}", trigger.unwrap_or_default(), quoted(&event.text))
+            format!("The agent noted{}: {}", trigger.unwrap_or_default(), quoted(&event.text))
         }
         RunEvent::Summarization(event) => {
             let messages = event.messages_compressed.unwrap_or_default();
@@ -161,48 +161,54 @@ pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
             let sizes = sizes.map(|(before, after)| format!(", from {before} tokens to {after}"));
             let sizes = sizes.unwrap_or_default();
             let summary = quoted(&event.summary);
-            format!("What was old, {messages} parts, was summarised{sizes}: {summary}")
+            format!("The agent summarised {messages} older items{sizes}: {summary}")
         }
         RunEvent::Handoff(event) => handoff(event),
         RunEvent::Limit(event) => {
             let (allowed, actual) = (event.allowed.as_str(), event.actual.as_str());
-            format!("The limit {} was reached: {actual}, and {allowed} are allowed.", event.limit)
+            format!("The run reached its limit {}: {actual} of {allowed}.", event.limit)
         }
         RunEvent::Gate(event) => gate(event),
         RunEvent::Replay(event) => replay(event)?,
         RunEvent::Usage(event) => usage(event)?,
-        RunEvent::FinalAnswer(event) => format!("It answered: {}", quoted(&event.content)),
+        RunEvent::FinalAnswer(event) => format!("The agent answered: {}", quoted(&event.content)),
         RunEvent::Cancelled(event) => {
-            let reason = event.reason.as_deref().unwrap_or("nobody said why");
-            format!("Somebody stopped it: {reason}.")
+            format!("The run was asked to stop{}.", because(event.reason.as_deref()))
         }
         RunEvent::Subagent(event) => {
-            format!("The agent {}, which works for it: {}.", event.name, event.phase.as_str())
+            format!("The subagent {} reported: {}.", event.name, event.phase.as_str())
         }
         RunEvent::Guardrail(event) => {
-            let reason = event.reason.as_deref().unwrap_or("no reason was given");
-            format!("A guardrail said {}: {reason}.", event.disposition.as_str())
+            let reason = because(event.reason.as_deref());
+            format!("A guardrail decided {}{reason}.", event.disposition.as_str())
         }
-        RunEvent::Unknown(event) => format!("Also: {}", clipped(event.as_str())),
+        RunEvent::Unknown(event) => format!("An unknown event: {}", clipped(event.as_str())),
         RunEvent::Stream(_) | RunEvent::Progress(_) | RunEvent::Metadata(_) => return None,
     })
 }
 
 fn run(event: &RunStatusEvent) -> String {
     let run = event.run_id.as_deref().map_or_else(String::new, |run| format!(" {run}"));
-    let reason = event.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
+    let reason = event.reason.as_deref().filter(|reason| *reason != &*event.status);
+    let reason = because(reason);
     match &*event.status {
         "running" => {
             let agent = event.agent.as_deref().map(|agent| format!(" with the agent {agent}"));
-            format!("The run{run} is at work{}{reason}.", agent.unwrap_or_default())
+            format!("The run{run} is running{}{reason}.", agent.unwrap_or_default())
         }
-        "waiting" => format!("The run{run} waits for somebody{reason}."),
-        status => format!("The run{run} is {status}{reason}."),
+        "waiting" => match event.reason.as_deref() {
+            Some(reason) if reason.starts_with("waits for ") => format!("The run{run} {reason}."),
+            _ => format!("The run{run} is waiting{reason}."),
+        },
+        "cancelled" => format!("The run{run} was cancelled{reason}."),
+        status @ ("completed" | "failed") => format!("The run{run} {status}{reason}."),
+        status => format!("The run{run} has the status {status}{reason}."),
     }
 }
 
 fn message(event: &MessageEvent) -> String {
-    let mark = if event.ephemeral == Some(true) { " (ephemeral: in no thread)" } else { "" };
+    let mark =
+        if event.ephemeral == Some(true) { " (ephemeral: not kept in the thread)" } else { "" };
     format!("The {} said{mark}: {}", event.role, quoted(&event.content))
 }
 
@@ -213,11 +219,11 @@ fn turn(event: &TurnEvent) -> Option<String> {
     match event.phase {
         TurnPhase::Start => {
             let model = event.model.as_deref().unwrap_or("the model");
-            Some(format!("Turn {number}: {model} was asked{purpose}."))
+            Some(format!("Turn {number}: the agent asked {model}{purpose}."))
         }
         TurnPhase::Discarded => {
-            let reason = event.reason.as_deref().unwrap_or("nobody said why");
-            Some(format!("The partial answer of turn {number} was discarded: {reason}."))
+            let reason = because(event.reason.as_deref());
+            Some(format!("The partial answer of turn {number} was discarded{reason}."))
         }
         TurnPhase::End => None,
     }
@@ -227,14 +233,14 @@ fn thought(event: &ThoughtEvent, policy: &RedactionPolicy) -> Option<String> {
     if event.phase == ThoughtPhase::Delta {
         return None;
     }
-    let sealed = event.sealed_bytes.map(|bytes| format!("{bytes} bytes of it sealed"));
+    let sealed = event.sealed_bytes.map(|bytes| format!("{bytes} bytes sealed"));
     Some(match (event.text.as_deref(), sealed) {
         (Some(text), sealed) => {
             let text = policy.redact_thought(text);
             let sealed = sealed.map(|sealed| format!(" ({sealed})")).unwrap_or_default();
-            format!("It thought{sealed}: {}", quoted(&text))
+            format!("The model thought{sealed}: {}", quoted(&text))
         }
-        (None, Some(sealed)) => format!("It thought, and does not tell what ({sealed})."),
+        (None, Some(sealed)) => format!("The model thought, without readable text ({sealed})."),
         (None, None) => return None,
     })
 }
@@ -243,35 +249,29 @@ fn tool_call(event: &ToolCallEvent) -> Option<String> {
     let name = &event.name;
     let took = event.duration_ms.as_ref().map(|took| format!(" after {} ms", took.as_str()));
     let took = took.unwrap_or_default();
+    let problem = event.error.as_ref().map(|error| format!(": {}", clipped(&error.message)));
+    let problem = problem.unwrap_or_else(|| ".".to_owned());
     Some(match event.phase {
         ToolCallPhase::Start => {
             let args = event.args.as_ref().map(|args| format!(" with {}", value(args)));
-            format!("The tool {name} was begun{}.", args.unwrap_or_default())
+            format!("The tool {name} started{}.", args.unwrap_or_default())
         }
         ToolCallPhase::Success => {
             let result = event.result.as_ref().map(|result| format!(": {}", value(result)));
-            format!("The tool {name} answered{took}{}", result.unwrap_or_default())
+            let result = result.unwrap_or_else(|| ".".to_owned());
+            format!("The tool {name} succeeded{took}{result}")
         }
         ToolCallPhase::Error if is_unknown(event) => {
-            let about = event.error.as_ref().map(|e| format!(": {}", clipped(&e.message)));
-            let about = about.unwrap_or_else(|| ".".to_owned());
-            format!("The outcome of the tool {name} is unknown{about}")
+            format!("The outcome of the tool {name} is unknown{problem}")
         }
-        ToolCallPhase::Error => {
-            let problem = event.error.as_ref().map_or("nobody knows why", |e| &e.message);
-            format!("The tool {name} failed{took}: {}", clipped(problem))
-        }
-        ToolCallPhase::Skipped => {
-            let problem = event.error.as_ref().map_or("it was left out", |e| &e.message);
-            format!("The tool {name} was not run: {}", clipped(problem))
-        }
+        ToolCallPhase::Error => format!("The tool {name} failed{took}{problem}"),
+        ToolCallPhase::Skipped => format!("The tool {name} was not run{problem}"),
         ToolCallPhase::Progress => return None,
     })
 }
 
 fn approval(event: &ToolApprovalEvent) -> String {
     let ToolApprovalEvent { id, tool_name, .. } = event;
-    let by = event.decided_by.as_deref().unwrap_or("Somebody");
     let comment = event.comment.as_deref().map(|comment| format!(": {}", quoted(comment)));
     let comment = comment.unwrap_or_default();
     match event.status.as_str() {
@@ -280,17 +280,20 @@ fn approval(event: &ToolApprovalEvent) -> String {
             let args = args.unwrap_or_default();
             format!("The tool {tool_name} may run{args} only after an approval ({id}).")
         }
-        status => format!("{by} {status} the tool {tool_name} ({id}){comment}."),
+        status => match event.decided_by.as_deref() {
+            Some(by) => format!("{by} {status} the tool {tool_name} ({id}){comment}."),
+            None => format!("The tool {tool_name} was {status} ({id}){comment}."),
+        },
     }
 }
 
 fn question(event: &UserQuestionEvent) -> String {
-    let by = event.answered_by.as_deref().unwrap_or("Somebody");
+    let (id, by) = (&event.id, event.answered_by.as_deref());
     match event.status {
         UserQuestionEventStatus::Pending => {
             let asked = event.questions.iter().flatten().map(|asked| quoted(&asked.question));
             let asked = asked.collect::<Vec<_>>().join(" and ");
-            format!("It asks a person ({}): {asked}", event.id)
+            format!("The agent asked a person ({id}): {asked}")
         }
         UserQuestionEventStatus::Answered => {
             let answers = event.answers.iter().flat_map(|answers| &answers.0);
@@ -300,11 +303,15 @@ fn question(event: &UserQuestionEvent) -> String {
                 format!("{} to {}", quoted(&words.join(", ")), quoted(asked))
             });
             let answers = answers.collect::<Vec<_>>().join(" and ");
-            format!("{by} answered ({}): {answers}", event.id)
+            match by {
+                Some(by) => format!("{by} answered ({id}): {answers}"),
+                None => format!("The question was answered ({id}): {answers}"),
+            }
         }
-        UserQuestionEventStatus::Cancelled => {
-            format!("{by} did not want to answer ({}).", event.id)
-        }
+        UserQuestionEventStatus::Cancelled => match by {
+            Some(by) => format!("{by} declined to answer ({id})."),
+            None => format!("The question was not answered ({id})."),
+        },
     }
 }
 
@@ -312,16 +319,18 @@ fn plan(event: &PlanEvent) -> Option<String> {
     let steps = event.todo_list.as_ref()?;
     let told = steps.iter().map(|step| format!("{} [{}]", step.step, step.status.as_str()));
     let version = event.version.map(|version| format!(" {version}")).unwrap_or_default();
-    Some(format!("Its plan{version}: {}.", told.collect::<Vec<_>>().join("; ")))
+    Some(format!("The plan{version}: {}.", told.collect::<Vec<_>>().join("; ")))
 }
 
 fn handoff(event: &HandoffEvent) -> String {
-    let from = event.from.as_deref().unwrap_or("nobody");
-    let to = event.to.as_deref().unwrap_or("nobody");
     if &*event.tool_name == "switch_model" {
-        return format!("From now on {to} is asked instead of {from}.");
+        let from = event.from.as_deref().map(|from| format!(" from {from}")).unwrap_or_default();
+        let to = event.to.as_deref().unwrap_or("another model");
+        return format!("The run switched{from} to {to}.");
     }
-    format!("{from} handed over to {to}.")
+    let from = event.from.as_deref().map_or_else(String::new, |from| format!(" {from}"));
+    let to = event.to.as_deref().unwrap_or("another agent");
+    format!("The agent{from} handed over to {to}.")
 }
 
 fn gate(event: &GateEvent) -> String {
@@ -329,13 +338,13 @@ fn gate(event: &GateEvent) -> String {
     let kind = event.error_kind.as_deref().unwrap_or("unknown");
     let why = event.message.as_deref().map(|why| format!(": {}", clipped(why)));
     let why = why.unwrap_or_default();
-    let to = event.to_model.as_deref().map(|to| format!(" of {to}")).unwrap_or_default();
+    let to = event.to_model.as_deref().map(|to| format!(" with {to}")).unwrap_or_default();
     match event.phase {
         GatePhase::Retried => {
-            format!("Attempt {attempt} was not taken ({kind}), and it is asked for again{to}{why}")
+            format!("Attempt {attempt} failed ({kind}), and the agent tries again{to}{why}")
         }
-        GatePhase::Recovered => format!("Attempt {attempt} was taken after all."),
-        GatePhase::Failed => format!("Attempt {attempt} was the last one ({kind}){why}"),
+        GatePhase::Recovered => format!("Attempt {attempt} succeeded."),
+        GatePhase::Failed => format!("Attempt {attempt} failed and was the last one ({kind}){why}"),
     }
 }
 
@@ -344,9 +353,9 @@ fn replay(event: &ReplayEvent) -> Option<String> {
         number.filter(|number| *number > 0).map(|number| format!("{number} {words}"))
     };
     let told: Vec<String> = [
-        count(event.kept, "as they were"),
-        count(event.restored, "put back"),
-        count(event.reshaped, "in other words"),
+        count(event.kept, "unchanged"),
+        count(event.restored, "restored"),
+        count(event.reshaped, "reshaped"),
         count(event.elided, "left out"),
     ]
     .into_iter()
@@ -357,17 +366,22 @@ fn replay(event: &ReplayEvent) -> Option<String> {
     }
     let why: Vec<&str> = event.why.iter().flatten().map(|(why, _)| &**why).collect();
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-    Some(format!("Of its earlier thoughts it was sent {}{why}.", told.join(", ")))
+    Some(format!("Earlier thoughts in the request: {}{why}.", told.join(", ")))
 }
 
 fn usage(event: &UsageEvent) -> Option<String> {
     let usage = event.usage.as_ref()?;
     let (read, wrote) = (usage.input_tokens?, usage.output_tokens?);
-    let thought = usage.reasoning_tokens.map(|number| format!(", {number} of them thought"));
+    let thought = usage.reasoning_tokens.map(|number| format!(", {number} of them for reasoning"));
     let thought = thought.unwrap_or_default();
     let cost = event.total_cost_usd.as_ref().and_then(|cost| cost.as_str().parse::<f64>().ok());
     let cost = cost.map(|cost| format!("; ${cost:.4} so far")).unwrap_or_default();
-    Some(format!("It read {read} tokens and wrote {wrote}{thought}{cost}."))
+    Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))
+}
+
+/// A reason as the end of a sentence; nothing if there is none.
+fn because(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 /// A value for a reader: the text itself where it is one.

@@ -31,17 +31,17 @@ fn each_event_is_a_sentence_and_pieces_are_none() {
         &RedactionPolicy::default(),
     );
     let expected = [
-        "The run run_1 is at work with the agent ann.",
+        "The run run_1 is running with the agent ann.",
         "The user said: “two lines”",
-        "Turn 1: m was asked.",
-        "It thought (12 bytes of it sealed): “hmm”",
-        "It thought, and does not tell what (7 bytes of it sealed).",
-        "The tool look was begun with {\"a\":1}.",
-        "The tool look answered after 3 ms: “seen”",
+        "Turn 1: the agent asked m.",
+        "The model thought (12 bytes sealed): “hmm”",
+        "The model thought, without readable text (7 bytes sealed).",
+        "The tool look started with {\"a\":1}.",
+        "The tool look succeeded after 3 ms: “seen”",
         "bob approved the tool look (a1).",
-        "From now on n is asked instead of m.",
-        "The user said (ephemeral: in no thread): “again”",
-        "The run is completed: answered.",
+        "The run switched from m to n.",
+        "The user said (ephemeral: not kept in the thread): “again”",
+        "The run completed: answered.",
     ];
     assert_eq!(told, expected);
 }
@@ -62,9 +62,9 @@ fn what_a_policy_leaves_out_is_not_told() {
         &policy,
     );
     let expected = [
-        "It thought: “the [REDACTED] knows”",
+        "The model thought: “the [REDACTED] knows”",
         "The user said: “my zebra has [REDACTED]”",
-        "Something happened that is not told (plan).",
+        "An event of type plan was redacted.",
     ];
     assert_eq!(told, expected);
 }
@@ -76,19 +76,19 @@ fn what_came_before_changes_what_is_told() {
             r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"look","toolCallId":"c1"}"#,
             r#"{"type":"tool_call","phase":"start","name":"look","id":"c1"}"#,
             r#"{"type":"tool_approval","status":"pending","id":"a2","toolName":"look","toolCallId":"c1"}"#,
-            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"whoever heard it is gone"}"#,
+            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"the process stopped"}"#,
             r#"{"type":"stream","text":"an"}"#,
-            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"whoever heard it is gone"}"#,
+            r#"{"type":"turn","phase":"discarded","turn":2,"reason":"the process stopped"}"#,
             r#"{"type":"usage","usage":{"inputTokens":3,"outputTokens":4},"totalCostUsd":22.384612650000015}"#,
         ],
         &RedactionPolicy::default(),
     );
     let expected = [
         "The tool look may run only after an approval (a1).",
-        "The tool look was begun.",
+        "The tool look started.",
         "The tool look may run only after an approval (a2). It was started before, and its end was not recorded.",
-        "The partial answer of turn 2 was discarded: whoever heard it is gone.",
-        "It read 3 tokens and wrote 4; $22.3846 so far.",
+        "The partial answer of turn 2 was discarded: the process stopped.",
+        "The model read 3 tokens and wrote 4; $22.3846 so far.",
     ];
     assert_eq!(told, expected);
 }
@@ -129,9 +129,48 @@ fn final_answer_and_run_id_appear_once() {
         &RedactionPolicy::default(),
     );
     let expected = [
-        "The run run_1 is at work.",
+        "The run run_1 is running.",
         "The assistant said: “Done.”",
-        "The run is completed: answered.",
+        "The run completed: answered.",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn sentences_name_no_unknown_person_and_no_missing_reason() {
+    let told = told(
+        &[
+            r#"{"type":"run","status":"waiting","reason":"waits for an approval"}"#,
+            r#"{"type":"run","status":"waiting"}"#,
+            r#"{"type":"run","status":"failed","reason":"the model is unavailable"}"#,
+            r#"{"type":"run","status":"cancelled"}"#,
+            r#"{"type":"cancelled"}"#,
+            r#"{"type":"cancelled","reason":"enough"}"#,
+            r#"{"type":"stream","text":"an"}"#,
+            r#"{"type":"turn","phase":"discarded","turn":2}"#,
+            r#"{"type":"tool_call","phase":"error","name":"look"}"#,
+            r#"{"type":"tool_call","phase":"skipped","name":"look"}"#,
+            r#"{"type":"tool_approval","status":"rejected","id":"a1","toolName":"look"}"#,
+            r#"{"type":"user_question","status":"cancelled","id":"q1","toolCallId":"c1"}"#,
+            r#"{"type":"handoff","toolName":"transfer_to_clerk"}"#,
+            r#"{"type":"handoff","toolName":"switch_model"}"#,
+        ],
+        &RedactionPolicy::default(),
+    );
+    let expected = [
+        "The run waits for an approval.",
+        "The run is waiting.",
+        "The run failed: the model is unavailable.",
+        "The run was cancelled.",
+        "The run was asked to stop.",
+        "The run was asked to stop: enough.",
+        "The partial answer of turn 2 was discarded.",
+        "The tool look failed.",
+        "The tool look was not run.",
+        "The tool look was rejected (a1).",
+        "The question was not answered (q1).",
+        "The agent handed over to another agent.",
+        "The run switched to another model.",
     ];
     assert_eq!(told, expected);
 }

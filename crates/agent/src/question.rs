@@ -97,7 +97,9 @@ pub(crate) fn answers(
     if let Some((stray, _)) =
         given.0.iter().find(|(name, _)| !question.questions.iter().any(|item| names(item, name)))
     {
-        return Err(format!("nobody asked {stray:?}: answer by the texts of the questions"));
+        return Err(format!(
+            "{stray:?} is not one of the questions: answer by the texts of the questions"
+        ));
     }
     let free = question.allow_free_text.unwrap_or(false);
     let mut answers = UserQuestionAnswerSet::default();

@@ -7,8 +7,7 @@ use throughline_core::{Media, Name, Outcome, Part};
 use crate::secret::Mask;
 
 /// What is said of a call that was lost on its way, after which nobody knows whether it took effect.
-const NOBODY_KNOWS: &str =
-    "Nobody knows whether it took effect: find out before you call it again.";
+const NOBODY_KNOWS: &str = "Whether it took effect is unknown: find out before you call it again.";
 
 /// An answer to a call that failed after it was sent.
 pub(crate) fn lost(reason: &str, idempotent: bool) -> ToolAnswer {

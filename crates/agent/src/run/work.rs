@@ -106,14 +106,17 @@ impl About {
     fn broke_down(self) -> What {
         match self {
             About::Question(purpose) => {
-                let error = ModelError::new(Trouble::Other, "whoever asked the model broke down");
+                let error = ModelError::new(
+                    Trouble::Other,
+                    "the task that asked the model stopped unexpectedly",
+                );
                 What::Failed { purpose, error, streamed: false }
             }
             About::Tool { call, idempotent } => {
                 let answer = if idempotent {
-                    ToolAnswer::error("The tool broke down.")
+                    ToolAnswer::error("The tool stopped unexpectedly.")
                 } else {
-                    let words = "The tool broke down. Nobody knows whether it took effect.";
+                    let words = "The tool stopped unexpectedly. Whether it took effect is unknown.";
                     ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(words) }
                 };
                 What::ToolEnded(Ended { call, answer })
@@ -143,7 +146,7 @@ async fn at_work(tool: Arc<dyn Tool>, run: ToolRun, telling: Telling) -> What {
         // One that takes too long is stopped in its tracks, and may have done its work or not.
         timeout(limit, work).await.unwrap_or_else(|_| {
             let words = format!(
-                "The tool took more than {} ms and was stopped. Nobody knows whether it took effect.",
+                "The tool took more than {} ms and was stopped. Whether it took effect is unknown.",
                 limit.as_millis()
             );
             ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(words) }

@@ -176,7 +176,7 @@ impl Step {
                 let answer = if lost {
                     lost_answer(None)
                 } else {
-                    let text = "Tool call rejected: nobody decided in time.";
+                    let text = "Tool call rejected: no decision was made in time.";
                     ToolAnswer { outcome: Outcome::Denied, ..ToolAnswer::error(text) }
                 };
                 self.settle(position, &answer);
@@ -189,7 +189,7 @@ impl Step {
                 });
                 let answer = json::object(|out| {
                     out.string("status", "cancelled");
-                    out.string("notes", "nobody answered in time");
+                    out.string("notes", "no answer was given in time");
                 });
                 self.settle(position, &ToolAnswer::value(&answer));
             }

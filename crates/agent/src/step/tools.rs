@@ -110,7 +110,7 @@ impl Step {
     fn ask_person(&mut self, position: usize, call: &ToolCall) {
         let ask = self.state.part().and_then(|part| part.config.human_in_the_loop.ask_user.clone());
         let Some(ask) = ask else {
-            self.settle(position, &ToolAnswer::error("Nobody can be asked here."));
+            self.settle(position, &ToolAnswer::error("This agent cannot ask questions."));
             return;
         };
         let (id, now) = (self.fresh("q"), self.now());
@@ -474,7 +474,7 @@ impl Step {
 pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     let comment = comment.map_or_else(String::new, |comment| format!(" A person adds: {comment}"));
     let text = format!(
-        "Whoever ran this tool stopped before its answer was kept. Nobody knows whether it took effect: find out before \
+        "The process that ran this tool stopped before its answer was stored. Whether the tool took effect is unknown: find out before \
          you call it again.{comment}"
     );
     ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(text) }

@@ -83,8 +83,8 @@ async fn a_tool_that_panics_ends_alone() {
     let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert_eq!(status, RunStatus::Completed);
     let told = said_by_tools(&scene.models.asked(MODEL)[1]);
-    let unknown = "The tool broke down. Nobody knows whether it took effect.";
-    assert_eq!(told, ["waited", unknown, "The tool broke down."]);
+    let unknown = "The tool stopped unexpectedly. Whether it took effect is unknown.";
+    assert_eq!(told, ["waited", unknown, "The tool stopped unexpectedly."]);
     let history = scene.state(&begun.run).await.smart.tool_history.unwrap();
     let of = |name: &str| history.iter().find(|one| &*one.tool_name == name).unwrap().status;
     assert_eq!(of("burst"), Some(ToolExecutionStatus::Unknown));

@@ -94,7 +94,7 @@ impl Waiting {
                     (self.answer("Which?", &[]), "Missing answer".to_owned()),
                     (self.answer("Which?", &["Green"]), "is no option of".to_owned()),
                     (self.answer("Which?", &["Red", "Blue"]), "only one option".to_owned()),
-                    (self.answer("When?", &["Red"]), "nobody asked".to_owned()),
+                    (self.answer("When?", &["Red"]), "is not one of the questions".to_owned()),
                     (Word::Decide(decision), "Pending approval not found".to_owned()),
                 ]
             }

@@ -233,7 +233,7 @@ async fn ephemeral_is_not_invisible() {
     assert!(heard.0.lock().unwrap().iter().any(is_there), "so has who listens");
     let told = narrate(&events, &RedactionPolicy::default());
     let told = told.lines().find(|line| line.contains(HIDDEN)).expect("the narrative has it");
-    assert!(told.contains("(ephemeral: in no thread)"), "{told}");
+    assert!(told.contains("(ephemeral: not kept in the thread)"), "{told}");
     let thread = scene.journal.read(&us(), &begun.thread, 0, 500).await.unwrap();
     let in_thread = thread.iter().filter_map(|record| record.content.bytes());
     let mut in_thread = in_thread.map(|bytes| String::from_utf8_lossy(bytes).into_owned());

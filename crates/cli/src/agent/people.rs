@@ -18,7 +18,7 @@ use crate::text::{one_line, plain};
 const LONGEST: usize = 400;
 
 /// What is said of a call whose outcome nobody knows.
-pub(crate) const LOST: &str = "it was begun, and nobody saw its end";
+pub(crate) const LOST: &str = "it was started, and its end was not recorded";
 /// What becomes of it where a person does not want it to run again.
 pub(crate) const UNTOLD: &str = "reject tells the model that nobody knows";
 

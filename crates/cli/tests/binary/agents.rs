@@ -53,15 +53,19 @@ fn a_run_thinks_calls_its_tool_and_answers() {
     assert_eq!(narrated.code, 0, "{}", narrated.err);
     for told in [
         "The user said: “What is the time?”",
-        "Turn 1: sim/claude-sonnet-4-5 was asked.",
-        "It thought",
-        "The tool now answered",
+        "Turn 1: the agent asked sim/claude-sonnet-4-5.",
+        "The model thought",
+        "The tool now succeeded",
         "The assistant said: “",
-        "is completed: answered.",
+        " completed: answered.",
     ] {
         assert!(narrated.out.contains(told), "{told} is not in {}", narrated.out);
     }
-    assert!(!narrated.out.contains("It answered: “"), "the answer stands once: {}", narrated.out);
+    assert!(
+        !narrated.out.contains("The agent answered: “"),
+        "the answer stands once: {}",
+        narrated.out
+    );
     let first = narrated.out.split_once("  ").unwrap().0;
     assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
     // The thread goes on with another model, and has what was said before.
@@ -174,7 +178,7 @@ fn people_are_asked_where_the_run_is() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.matches("may it run?").count() == 2, "{}", ran.err);
     let narrated = said(&kept, &["narrate", &named(&ran.err, "run_")], "");
-    assert!(narrated.out.contains("rejected the tool now"), "{}", narrated.out);
+    assert!(narrated.out.contains("The tool now was rejected"), "{}", narrated.out);
     assert!(narrated.out.contains("too early"), "{}", narrated.out);
 }
 
@@ -238,9 +242,13 @@ fn a_run_is_left_resumed_and_stopped() {
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(resumed.err.contains("throughline approve "), "{}", resumed.err);
     assert!(!began.exists(), "the tool was run again");
-    assert!(resumed.err.contains("slow: it was begun, and nobody saw its end"), "{}", resumed.err);
+    assert!(
+        resumed.err.contains("slow: it was started, and its end was not recorded"),
+        "{}",
+        resumed.err
+    );
     let inbox = said(&kept, &["inbox"], "");
-    assert!(inbox.out.contains("nobody saw its end: approve runs it again"), "{}", inbox.out);
+    assert!(inbox.out.contains("its end was not recorded: approve runs it again"), "{}", inbox.out);
     let inbox = said(&kept, &["inbox", "--format", "json"], "");
     let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
     assert_eq!(inbox["waiting"][0]["outcome"], "unknown");
@@ -255,7 +263,7 @@ fn a_run_is_left_resumed_and_stopped() {
     assert_eq!(again.code, 2);
     assert!(again.err.contains("is over: it was cancelled"), "{}", again.err);
     let narrated = said(&kept, &["narrate", &run], "");
-    assert!(narrated.out.contains("Somebody stopped it: enough."), "{}", narrated.out);
+    assert!(narrated.out.contains("The run was asked to stop: enough."), "{}", narrated.out);
     assert!(!narrated.out.contains("failed after"), "its outcome is unknown: {}", narrated.out);
     assert!(narrated.out.contains("The outcome of the tool"), "{}", narrated.out);
 }
@@ -271,7 +279,7 @@ fn a_run_goes_on_in_the_background() {
     let watched = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
     assert_eq!(watched.code, 0, "{}", watched.err);
     let narrated = said(&kept, &["narrate", &run], "");
-    assert!(narrated.out.contains("is completed: answered."), "{}", narrated.out);
+    assert!(narrated.out.contains(" completed: answered."), "{}", narrated.out);
 }
 
 #[test]

@@ -151,7 +151,7 @@ async fn a_call_that_takes_too_long_is_given_up_and_its_outcome_is_unknown() {
     assert_eq!(slow.outcome, Outcome::Unknown);
     let said = slow.said();
     assert!(said.contains("took too long: it did not answer within 3000 ms"), "{said}");
-    assert!(said.contains("Nobody knows whether it took effect"), "{said}");
+    assert!(said.contains("Whether it took effect is unknown"), "{said}");
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
     assert_eq!(cancelled.outcome, Outcome::Ok);
 }
