@@ -101,14 +101,21 @@ pub(crate) trait Backend: Send + Sync {
     fn last_record(&self) -> Boxed<'_, i64>;
 
     /// The records of all tenants in the order in which they were written, after `after` and up to `up_to`, which is no later
-    /// than [`last_record`](Self::last_record).
-    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>>;
+    /// than [`last_record`](Self::last_record). With a tenant, only its records.
+    fn chain<'a>(
+        &'a self,
+        of: Option<&'a Tenant>,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'a, Vec<ChainRow>>;
 
-    /// Where every segment of every chain ends.
-    fn heads(&self) -> Boxed<'_, Vec<Head>>;
+    /// Where every segment of every chain ends. With a tenant, only the segments of its chains.
+    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> Boxed<'a, Vec<Head>>;
 
-    /// The MACs of all index rows added up, and the sums that the store has of them, as of one moment.
-    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead>;
+    /// The MACs of all index rows added up, and the sums that the store has of them, as of one moment. With a tenant, only
+    /// its rows and sums, and nothing about the tables that belong to the whole store.
+    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>) -> Boxed<'a, RowsRead>;
 
     /// Where the sums of index rows stand, for a manifest.
     fn row_states(&self) -> Boxed<'_, Vec<RowState>>;

@@ -123,7 +123,7 @@ impl Journal {
         tenant: &Tenant,
         covers: Option<[u8; 32]>,
     ) -> Result<Manifest, StoreError> {
-        let heads = self.backend.heads().await?;
+        let heads = self.backend.heads(Some(tenant)).await?;
         // The importer of an export has no rows to compare.
         let rows = match covers {
             Some(_) => Vec::new(),
@@ -137,7 +137,7 @@ impl Journal {
             at: 0,
             previous: [0; 32],
             covers,
-            heads: heads.into_iter().filter(|head| head.tenant == *tenant).collect(),
+            heads,
             rows: rows.into_iter().filter(is_own).collect(),
         }))
     }

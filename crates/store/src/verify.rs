@@ -18,7 +18,7 @@ use crate::manifest::{Manifest, hex};
 use crate::row_mac::{OF_STORE, OF_TENANTS, RowState};
 use crate::verify::logs::Summary;
 
-pub(crate) use crate::verify::rows::{FIRST_COUNT, RowsRead, SegmentRead};
+pub(crate) use crate::verify::rows::{FIRST_COUNT, RowsRead, SegmentRead, report_migration};
 
 /// What was proven, or the first thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Journal {
         self.verify_within(Ledger::default(), witness, progress).await
     }
 
-    /// The same for the chains and logs of one tenant. What is wrong elsewhere is neither looked for nor named.
+    /// The same for the chains, logs and index rows of one tenant. What is wrong elsewhere is neither looked for nor named.
     pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<Proof, StoreError> {
         let ledger = Ledger { scope: Some(tenant.clone()), ..Ledger::default() };
         self.verify_within(ledger, None, &|_| {}).await
@@ -189,8 +189,12 @@ impl Journal {
         progress: Progress<'_>,
     ) -> Result<(), Fault> {
         self.prove_manifests(ledger, witness).await?;
-        ledger.expect(self.backend.heads().await?);
-        let total = self.backend.stats().await?.records.max(1);
+        ledger.expect(self.backend.heads(ledger.scope.as_ref()).await?);
+        let total = match ledger.scope {
+            None => self.backend.stats().await?.records.max(1),
+            // A tenant's proof reports no progress, and does not count the records of others.
+            Some(_) => 1,
+        };
         #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
         let progress = |records: u64| progress((records as f64 / total as f64).min(1.0));
         let last = self.backend.last_record().await?;
@@ -214,10 +218,10 @@ impl Journal {
         const PAGE: u32 = 500;
         let mut after = i64::MIN;
         loop {
-            let rows = self.backend.chain(after, up_to, PAGE).await?;
+            let rows = self.backend.chain(ledger.scope.as_ref(), after, up_to, PAGE).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.id;
-            for row in rows.iter().filter(|row| ledger.concerns(&row.tenant)).collect::<Vec<_>>() {
+            for row in &rows {
                 self.know_log(ledger, row).await?;
                 ledger.link(row)?;
                 self.prove_content(ledger, row).await?;
@@ -349,7 +353,7 @@ impl Journal {
             let problem = format!("ends at {end} and should end at {position}");
             return Err(broken(&place, &problem).into());
         }
-        let heads = self.backend.heads().await?;
+        let heads = self.backend.heads(ledger.scope.as_ref()).await?;
         let known: HashMap<Chain, (u64, Link)> = heads
             .into_iter()
             .map(|head| ((head.tenant, head.writer), (head.position, head.link)))
@@ -407,6 +411,13 @@ impl Ledger {
     /// Sums of rows are never older than the latest that a manifest names.
     fn vouch_for_rows(&mut self, states: Vec<RowState>) {
         for RowState { segment, changes, digest } in states {
+            let concerns = match &segment {
+                Some((tenant, _)) => self.concerns(tenant),
+                None => self.scope.is_none(),
+            };
+            if !concerns {
+                continue;
+            }
             let known = self.rows.entry(segment).or_insert((changes, digest));
             if known.0 < changes {
                 *known = (changes, digest);

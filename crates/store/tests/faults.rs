@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use throughline_core::{
     Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, StoreError, Tenant,
 };
-use throughline_store::{Journal, MasterKey, Options, open};
+use throughline_store::{Journal, KeyLimits, MasterKey, Options, open};
 use throughline_testkit::{figure, on_small_disk};
 
 /// How long it is between two looks.
@@ -273,9 +273,9 @@ async fn a_locked_file_says_so_and_goes_on() {
     assert_kept(&journal, 2).await;
 }
 
-/// A tenant's proof covers its own chains, and says nothing of another's.
+/// A tenant's proof covers its own chains and index rows, and says nothing of another's.
 #[tokio::test(flavor = "multi_thread")]
-async fn proof_of_one_tenant_covers_its_own_chains_only() {
+async fn proof_of_one_tenant_covers_its_own_chains_and_rows_only() {
     let path = file("tenants");
     let journal = new_store(&path).await;
     for (tenant, count) in [("us", 3), ("them", 5)] {
@@ -284,12 +284,34 @@ async fn proof_of_one_tenant_covers_its_own_chains_only() {
             append = append.record(NewRecord::new("item", content(number)));
         }
         journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+        journal.create_api_key(&tenant.into(), "key", &KeyLimits::default()).await.unwrap();
     }
     let (us, them) = (Tenant::from("us"), Tenant::from("them"));
     let proof = journal.verify_tenant(&us).await.unwrap();
-    assert_eq!((proof.records, proof.segments, proof.broken), (3, 1, None));
+    assert_eq!((proof.records, proof.segments, proof.broken), (4, 1, None));
     assert_eq!(journal.verify_tenant(&"nobody".into()).await.unwrap().records, 0);
-    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 8);
+    assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 10);
+    // Each change is put back before the next one. Small values belong to no tenant.
+    for (change, back, place) in [
+        ("UPDATE api_keys SET label = 'x'", "UPDATE api_keys SET label = 'key'", "api_keys"),
+        ("UPDATE logs SET status = 'x'", "UPDATE logs SET status = NULL", "logs"),
+    ] {
+        let theirs = "WHERE tenant = (SELECT id FROM tenants WHERE name = 'them')";
+        let db = Connection::open(&path).unwrap();
+        assert!(db.execute(&format!("{change} {theirs}"), []).unwrap() > 0, "{change}");
+        assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None, "{change}");
+        for proof in [journal.verify_tenant(&them).await, journal.verify(None, &|_| {}).await] {
+            let broken = proof.unwrap().broken.unwrap();
+            assert_eq!(broken.place, format!("the rows of {place} (tenant them)"));
+        }
+        db.execute(&format!("{back} {theirs}"), []).unwrap();
+    }
+    let small = Connection::open(&path).unwrap();
+    small.execute("INSERT INTO kept (name, value) VALUES ('extra', x'00')", []).unwrap();
+    assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None);
+    let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
+    assert_eq!(broken.place, "the rows of kept");
+    small.execute("DELETE FROM kept WHERE name = 'extra'", []).unwrap();
     let damage = "UPDATE records SET content = x'00' WHERE tenant =
                   (SELECT id FROM tenants WHERE name = 'them') AND seq = 2";
     assert_eq!(Connection::open(&path).unwrap().execute(damage, []).unwrap(), 1);
@@ -376,7 +398,7 @@ async fn a_newer_schema_says_so() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
     assert_eq!(
         refusal(&path, &Options::default()).await,
-        "the store has schema 7, and this program knows 1 at most: use a newer version"
+        "the store has schema 7, and this program knows 2 at most: use a newer version"
     );
 }
 

@@ -265,16 +265,22 @@ impl Backend for Postgres {
         Box::pin(read::settled(&self.shared, "records"))
     }
 
-    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
-        Box::pin(read::chain(&self.shared, after, up_to, limit))
+    fn chain<'a>(
+        &'a self,
+        of: Option<&'a Tenant>,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'a, Vec<ChainRow>> {
+        Box::pin(read::chain(&self.shared, of, after, up_to, limit))
     }
 
-    fn heads(&self) -> Boxed<'_, Vec<Head>> {
-        Box::pin(read::heads(&self.shared))
+    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> Boxed<'a, Vec<Head>> {
+        Box::pin(read::heads(&self.shared, of))
     }
 
-    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead> {
-        Box::pin(async move { rows::read(&self.shared, &key).await })
+    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>) -> Boxed<'a, RowsRead> {
+        Box::pin(async move { rows::read(&self.shared, &key, of).await })
     }
 
     fn row_states(&self) -> Boxed<'_, Vec<RowState>> {

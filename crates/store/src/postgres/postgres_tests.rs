@@ -160,7 +160,7 @@ async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     let up_to = node.last_record().await.expect("the last number is read");
     loop {
         let after = all.last().map_or(0, |row| row.id);
-        let page = node.chain(after, up_to, 100).await.expect("the chain is read");
+        let page = node.chain(None, after, up_to, 100).await.expect("the chain is read");
         if page.is_empty() {
             return all;
         }
@@ -209,7 +209,7 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
 /// Whether the chains end where the segments say, and the database's structure is sound.
 async fn assert_sound(node: &Postgres) {
     let rows = whole_chain(node).await;
-    let mut heads = node.heads().await.expect("the heads are read");
+    let mut heads = node.heads(None).await.expect("the heads are read");
     heads.sort_by_key(|head| (head.tenant.clone(), head.writer.clone()));
     assert_eq!(proven(node, &rows).await, heads);
     assert_eq!(node.check().await.expect("it is checked"), Vec::<String>::new());

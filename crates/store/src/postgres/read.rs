@@ -268,16 +268,23 @@ pub(super) async fn unattended(
 
 pub(super) async fn chain(
     shared: &Shared,
+    of: Option<&Tenant>,
     after: i64,
     up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, StoreError> {
+    // The sum keeps the planner from an index by tenant, which would sort all records of the tenant for each page.
+    let scope = match of {
+        None => "$4::text IS NULL",
+        Some(_) => "r.tenant + 0 = (SELECT id FROM tenants WHERE name = $4)",
+    };
+    let of = of.map(|tenant| &*tenant.0);
     let sql = format!(
         "SELECT {RECORD}, r.id, t.name, l.name {FROM_RECORDS} \
          JOIN tenants t ON t.id = r.tenant JOIN logs l ON l.id = r.log \
-         WHERE r.id > $1 AND r.id <= $2 ORDER BY r.id LIMIT $3"
+         WHERE r.id > $1 AND r.id <= $2 AND {scope} ORDER BY r.id LIMIT $3"
     );
-    let rows = shared.server.query(&sql, &[&after, &up_to, &i64::from(limit)]).await?;
+    let rows = shared.server.query(&sql, &[&after, &up_to, &i64::from(limit), &of]).await?;
     rows.iter()
         .map(|row| {
             let (tenant, log) = (Tenant(text(row, 17)?), LogId(text(row, 18)?));
@@ -302,10 +309,11 @@ pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64, StoreEr
     rows.last().and_then(|id| id.parse().ok()).ok_or_else(|| damaged("the last number of a table"))
 }
 
-pub(super) async fn heads(shared: &Shared) -> Result<Vec<Head>, StoreError> {
+pub(super) async fn heads(shared: &Shared, of: Option<&Tenant>) -> Result<Vec<Head>, StoreError> {
     let sql = "SELECT t.name, s.writer, s.position, s.link FROM segments s \
-               JOIN tenants t ON t.id = s.tenant WHERE s.position > 0 ORDER BY s.id";
-    let rows = shared.server.query(sql, &[]).await?;
+               JOIN tenants t ON t.id = s.tenant WHERE s.position > 0 \
+               AND ($1::text IS NULL OR t.name = $1) ORDER BY s.id";
+    let rows = shared.server.query(sql, &[&of.map(|tenant| &*tenant.0)]).await?;
     rows.iter()
         .map(|row| {
             let (tenant, writer) = (Tenant(text(row, 0)?), text(row, 1)?);

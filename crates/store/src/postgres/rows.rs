@@ -14,26 +14,40 @@ use crate::postgres::{Shared, schema};
 use crate::row_mac::{
     Field, OF_STORE, OF_TENANTS, RowKey, RowState, SegmentRow, SegmentSums, TALLY, Tally,
 };
-use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead};
+use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead, report_migration};
 
 /// How many rows are fetched at a time.
 const PAGE: i32 = 1000;
 
 const SEGMENTS: &str = "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments \
-                        ORDER BY id";
+                        WHERE $1::bigint IS NULL OR tenant = $1 ORDER BY id";
 
 const FIND_TALLY: &str = "SELECT value FROM kept WHERE name = $1";
 
-/// Reads all index rows and all sums, in one snapshot.
-pub(super) async fn read(shared: &Shared, key: &RowKey) -> Result<RowsRead, StoreError> {
+/// Reads the index rows and the sums of a tenant, or all of them, in one snapshot.
+pub(super) async fn read(
+    shared: &Shared,
+    key: &RowKey,
+    of: Option<&Tenant>,
+) -> Result<RowsRead, StoreError> {
     let server = &shared.server;
     let error = |error| server.error(error);
     let mut client = server.client().await?;
     let snapshot = client.build_transaction().read_only(true);
     let snapshot = snapshot.isolation_level(IsolationLevel::RepeatableRead);
     let snapshot = snapshot.start().await.map_err(error)?;
-    let mut read = count(server, &snapshot, key).await?;
-    for row in snapshot.query(SEGMENTS, &[]).await.map_err(error)? {
+    let of: Option<i64> = match of {
+        None => None,
+        Some(name) => {
+            let sql = "SELECT id FROM tenants WHERE name = $1";
+            match snapshot.query_opt(sql, &[&&*name.0]).await.map_err(error)? {
+                None => return Ok(RowsRead::default()),
+                Some(row) => Some(field(&row, 0)?),
+            }
+        }
+    };
+    let mut read = count(server, &snapshot, key, of).await?;
+    for row in snapshot.query(SEGMENTS, &[&of]).await.map_err(error)? {
         let segment = segment(&row)?;
         let stored = field::<Option<&[u8]>>(&row, 7)?;
         let holds = stored.is_some_and(|mac| mac == segment.mac(key));
@@ -44,25 +58,35 @@ pub(super) async fn read(shared: &Shared, key: &RowKey) -> Result<RowsRead, Stor
             writer: segment.writer,
         });
     }
+    if of.is_some() {
+        return Ok(read);
+    }
     let tally = snapshot.query_opt(FIND_TALLY, &[&TALLY]).await.map_err(error)?;
     let tally = tally.map(|row| bytes(&row, 0)).transpose()?;
     read.tally = tally.and_then(|stored| Tally::parse(key, &stored));
     Ok(read)
 }
 
-/// Adds up the MACs of all index rows.
+/// Adds up the MACs of all index rows, or of those of one tenant.
 async fn count(
     server: &Server,
     snapshot: &Transaction<'_>,
     key: &RowKey,
+    of: Option<i64>,
 ) -> Result<RowsRead, StoreError> {
     let error = |error| server.error(error);
     let mut read = RowsRead::default();
-    for table in OF_TENANTS.iter().chain(&OF_STORE) {
-        let others = if table.name == "kept" { " WHERE name <> 'tally'" } else { "" };
-        let sql = format!("SELECT {} FROM {}{others}", table.columns, table.name);
+    let of_store = OF_STORE.iter().filter(|_| of.is_none());
+    for table in OF_TENANTS.iter().chain(of_store) {
+        let (name, columns) = (table.name, table.columns);
+        let scope = match of {
+            None if name == "kept" => "$1::bigint IS NULL AND name <> 'tally'",
+            None => "$1::bigint IS NULL",
+            Some(_) => "tenant = $1",
+        };
+        let sql = format!("SELECT {columns} FROM {name} WHERE {scope}");
         let statement = snapshot.prepare(&sql).await.map_err(error)?;
-        let portal = snapshot.bind(&statement, &[]).await.map_err(error)?;
+        let portal = snapshot.bind(&statement, &[&of]).await.map_err(error)?;
         loop {
             let rows = snapshot.query_portal(&portal, PAGE).await.map_err(error)?;
             if rows.is_empty() {
@@ -74,7 +98,8 @@ async fn count(
             }
         }
     }
-    for row in snapshot.query("SELECT id, name FROM tenants", &[]).await.map_err(error)? {
+    let sql = "SELECT id, name FROM tenants WHERE $1::bigint IS NULL OR id = $1";
+    for row in snapshot.query(sql, &[&of]).await.map_err(error)? {
         read.names.insert(field(&row, 0)?, Tenant(text(&row, 1)?));
     }
     Ok(read)
@@ -170,7 +195,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
         version > 1 && change.query_opt(FIND_TALLY, &[&TALLY]).await.map_err(error)?.is_some();
     match (version > 1, is_counted, marked) {
         (false, ..) if *is_marked => {
-            let problem = "its rows had MACs and have none any more: restore a backup";
+            let problem = "the MACs of the store's rows were removed: restore a backup";
             return Err(StoreError::Corrupt(problem.into()));
         }
         // Another process made the store, and this one read the secret before.
@@ -185,6 +210,8 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
         (true, false, Some(_)) | (false, _, _) => {}
     }
     if version < 2 {
+        let records = change.query_one("SELECT count(*) FROM records", &[]).await.map_err(error)?;
+        report_migration(server.name(), Some(field(&records, 0)?));
         schema::upgrade(server, &change).await?;
     }
     if let Some(marked) = marked {
@@ -200,7 +227,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
             [&&*row.tenant.0, &&*row.id, &mac.as_slice()];
         change.execute(sql, &values).await.map_err(error)?;
     }
-    let read = count(server, &change, key).await?;
+    let read = count(server, &change, key, None).await?;
     for (tenant, sums) in &read.tenants {
         let sql = "INSERT INTO segments (tenant, writer, position, link, sums) \
                    VALUES ($1, $2, 0, $3, $4)";
@@ -211,7 +238,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
     let none = SegmentSums::default().print();
     let sql = "UPDATE segments SET sums = $1 WHERE sums = ''";
     change.execute(sql, &[&none]).await.map_err(error)?;
-    for row in change.query(SEGMENTS, &[]).await.map_err(error)? {
+    for row in change.query(SEGMENTS, &[&None::<i64>]).await.map_err(error)? {
         let segment = segment(&row)?;
         let sql = "UPDATE segments SET mac = $2 WHERE id = $1";
         let mac = segment.mac(key);
@@ -220,5 +247,9 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
     let tally = Tally { changes: 1, sums: read.store }.print(key);
     let sql = "INSERT INTO kept (name, value) VALUES ($1, $2)";
     change.execute(sql, &[&TALLY, &tally.as_bytes()]).await.map_err(error)?;
-    change.commit().await.map_err(error)
+    change.commit().await.map_err(error)?;
+    if version < 2 {
+        report_migration(server.name(), None);
+    }
+    Ok(())
 }

@@ -230,16 +230,25 @@ impl Backend for Sqlite {
         self.readers.read(read::last_record)
     }
 
-    fn chain(&self, after: i64, up_to: i64, limit: u32) -> Boxed<'_, Vec<ChainRow>> {
-        self.readers.read(move |db| read::chain(db, after, up_to, limit))
+    fn chain<'a>(
+        &'a self,
+        of: Option<&'a Tenant>,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> Boxed<'a, Vec<ChainRow>> {
+        let of = of.cloned();
+        self.readers.read(move |db| read::chain(db, of.as_ref(), after, up_to, limit))
     }
 
-    fn heads(&self) -> Boxed<'_, Vec<Head>> {
-        self.readers.read(read::heads)
+    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> Boxed<'a, Vec<Head>> {
+        let of = of.cloned();
+        self.readers.read(move |db| read::heads(db, of.as_ref()))
     }
 
-    fn read_rows(&self, key: RowKey) -> Boxed<'_, RowsRead> {
-        self.readers.read(move |db| rows::read(db, &key))
+    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>) -> Boxed<'a, RowsRead> {
+        let of = of.cloned();
+        self.readers.read(move |db| rows::read(db, &key, of.as_ref()))
     }
 
     fn row_states(&self) -> Boxed<'_, Vec<RowState>> {

@@ -444,33 +444,41 @@ pub(super) fn last_record(db: &Connection) -> Result<i64, rusqlite::Error> {
 
 pub(super) fn chain(
     db: &Connection,
+    of: Option<&Tenant>,
     after: i64,
     up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, rusqlite::Error> {
+    // The plus keeps SQLite from an index by tenant, which would sort all records of the tenant for each page.
+    let scope = match of {
+        None => "?4 IS NULL",
+        Some(_) => "+r.tenant = (SELECT id FROM tenants WHERE name = ?4)",
+    };
     let find = format!(
         "{ROW}, r.id, t.name, l.name
          FROM records r LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant LEFT JOIN salts s ON s.record = r.id
          AND s.tenant = r.tenant LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
-         WHERE r.id > ?1 AND r.id <= ?2 ORDER BY r.id LIMIT ?3"
+         WHERE r.id > ?1 AND r.id <= ?2 AND {scope} ORDER BY r.id LIMIT ?3"
     );
     let mut find = db.prepare_cached(&find)?;
-    let found = find.query_map(params![after, up_to, limit], |sql| {
-        Ok(ChainRow {
-            id: sql.get(16)?,
-            tenant: Tenant(sql.get(17)?),
-            log: LogId(sql.get(18)?),
-            row: row(sql)?,
-        })
-    })?;
+    let found =
+        find.query_map(params![after, up_to, limit, of.map(|tenant| &*tenant.0)], |sql| {
+            Ok(ChainRow {
+                id: sql.get(16)?,
+                tenant: Tenant(sql.get(17)?),
+                log: LogId(sql.get(18)?),
+                row: row(sql)?,
+            })
+        })?;
     found.collect()
 }
 
-pub(super) fn heads(db: &Connection) -> Result<Vec<Head>, rusqlite::Error> {
+pub(super) fn heads(db: &Connection, of: Option<&Tenant>) -> Result<Vec<Head>, rusqlite::Error> {
     let find = "SELECT t.name, g.writer, g.position, g.link
-                FROM segments g JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
+                FROM segments g JOIN tenants t ON t.id = g.tenant
+                WHERE ?1 IS NULL OR t.name = ?1 ORDER BY g.id";
     let mut find = db.prepare_cached(find)?;
-    let found = find.query_map([], |row| {
+    let found = find.query_map([of.map(|tenant| &*tenant.0)], |row| {
         Ok(Head {
             tenant: Tenant(row.get(0)?),
             writer: row.get(1)?,

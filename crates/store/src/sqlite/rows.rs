@@ -1,21 +1,20 @@
 //! Adding up the MACs of index rows: for verification, and once for a store that has no sums yet.
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use throughline_core::{Name, StoreError, Tenant};
 
 use crate::backend::{ApiKeyRow, Protection};
 use crate::chain::GENESIS;
 use crate::keys::SECRET;
 use crate::row_mac::{
-    Field, OF_STORE, OF_TENANTS, RowKey, RowMac, RowState, SegmentRow, SegmentSums, TALLY, Table,
-    Tally,
+    Field, OF_STORE, OF_TENANTS, RowKey, RowMac, RowState, SegmentRow, SegmentSums, Table, Tally,
 };
 use crate::sqlite::commit::Stop;
 use crate::sqlite::keep::{KEY, key_row};
 use crate::sqlite::schema::{self, MIGRATIONS};
 use crate::sqlite::tally;
-use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead};
+use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead, report_migration};
 
 /// The MAC of a row that has the table's columns first.
 pub(super) fn mac(row: &Row<'_>, key: &RowKey, table: &Table) -> Result<RowMac, rusqlite::Error> {
@@ -33,14 +32,24 @@ pub(super) fn mac(row: &Row<'_>, key: &RowKey, table: &Table) -> Result<RowMac, 
     Ok(key.row(table, &fields))
 }
 
-/// Reads all index rows and all sums, in one snapshot.
-pub(super) fn read(db: &Connection, key: &RowKey) -> Result<RowsRead, rusqlite::Error> {
+/// Reads the index rows and the sums of a tenant, or all of them, in one snapshot.
+pub(super) fn read(
+    db: &Connection,
+    key: &RowKey,
+    of: Option<&Tenant>,
+) -> Result<RowsRead, rusqlite::Error> {
     let snapshot = db.unchecked_transaction()?;
-    let mut rows = count(&snapshot, key)?;
+    let find = "SELECT id FROM tenants WHERE name = ?1";
+    let number = |name: &Tenant| snapshot.query_row(find, [&name.0], |row| row.get(0)).optional();
+    let of = match of.map(number).transpose()? {
+        Some(None) => return Ok(RowsRead::default()),
+        of => of.flatten(),
+    };
+    let mut rows = count(&snapshot, key, of)?;
     let find = "SELECT g.id, g.tenant, g.writer, g.position, g.link, g.changes, g.sums, g.mac
-                FROM segments g ORDER BY g.id";
+                FROM segments g WHERE ?1 IS NULL OR g.tenant = ?1 ORDER BY g.id";
     let mut find = snapshot.prepare_cached(find)?;
-    let segments = find.query_map([], |row| {
+    let segments = find.query_map([of], |row| {
         let (writer, sums): (Name, String) = (row.get(2)?, row.get(6)?);
         let link = row.get(4)?;
         let mac = key.segment(&SegmentRow {
@@ -57,29 +66,33 @@ pub(super) fn read(db: &Connection, key: &RowKey) -> Result<RowsRead, rusqlite::
         Ok(SegmentRead { tenant: row.get(1)?, writer, changes: row.get(5)?, sums })
     })?;
     rows.segments = segments.collect::<Result<_, _>>()?;
+    if of.is_some() {
+        return Ok(rows);
+    }
     rows.tally = tally::stored(&snapshot)?.and_then(|stored| Tally::parse(key, &stored));
     Ok(rows)
 }
 
-/// Adds up the MACs of all index rows.
-fn count(db: &Connection, key: &RowKey) -> Result<RowsRead, rusqlite::Error> {
+/// Adds up the MACs of all index rows, or of those of one tenant.
+fn count(db: &Connection, key: &RowKey, of: Option<i64>) -> Result<RowsRead, rusqlite::Error> {
     let mut read = RowsRead::default();
-    for table in OF_TENANTS.iter().chain(&OF_STORE) {
-        let find = format!(
-            "SELECT {} FROM {} WHERE {}",
-            table.columns,
-            table.name,
-            if table.name == "kept" { "name <> ?1" } else { "?1 <> ''" }
-        );
-        let mut find = db.prepare(&find)?;
-        let mut rows = find.query([TALLY])?;
+    let of_store = OF_STORE.iter().filter(|_| of.is_none());
+    for table in OF_TENANTS.iter().chain(of_store) {
+        let (name, columns) = (table.name, table.columns);
+        let scope = match of {
+            None if name == "kept" => "?1 IS NULL AND name <> 'tally'",
+            None => "?1 IS NULL",
+            Some(_) => "tenant = ?1",
+        };
+        let mut find = db.prepare(&format!("SELECT {columns} FROM {name} WHERE {scope}"))?;
+        let mut rows = find.query([of])?;
         while let Some(row) = rows.next()? {
             let tenant = table.tenant.map(|place| row.get(place)).transpose()?;
             read.count(table, tenant, mac(row, key, table)?);
         }
     }
-    let mut find = db.prepare("SELECT id, name FROM tenants")?;
-    let mut rows = find.query([])?;
+    let mut find = db.prepare("SELECT id, name FROM tenants WHERE ?1 IS NULL OR id = ?1")?;
+    let mut rows = find.query([of])?;
     while let Some(row) = rows.next()? {
         read.names.insert(row.get(0)?, Tenant(row.get(1)?));
     }
@@ -110,7 +123,7 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
     let is_counted = version > 1 && tally::stored(db)?.is_some();
     match (version > 1, is_counted, marked) {
         (false, ..) if *is_marked => {
-            let problem = "its rows had MACs and have none any more: restore a backup";
+            let problem = "the MACs of the store's rows were removed: restore a backup";
             return Err(StoreError::Corrupt(problem.into()).into());
         }
         // Another process made the store, and this one read the secret before.
@@ -123,6 +136,8 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
         (true, false, Some(_)) | (false, _, _) => {}
     }
     if version < 2 {
+        let records = db.query_row("SELECT count(*) FROM records", [], |row| row.get(0))?;
+        report_migration(db.path().unwrap_or("the store"), Some(records));
         for migration in MIGRATIONS.iter().skip(1) {
             db.execute_batch(migration)?;
         }
@@ -133,7 +148,7 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
         db.execute(set, params![SECRET, &**marked])?;
     }
     sign_keys(db, |row| api_keys.mac(row))?;
-    let read = count(db, key)?;
+    let read = count(db, key, None)?;
     for (tenant, sums) in &read.tenants {
         let add = "INSERT INTO segments (tenant, writer, position, link, sums, mac)
                    VALUES (?1, ?2, 0, ?3, ?4, x'')";
@@ -143,6 +158,9 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
     db.execute(none, [SegmentSums::default().print()])?;
     sign_segments(db, key)?;
     tally::write(db, key, &Tally { changes: 1, sums: read.store })?;
+    if version < 2 {
+        report_migration(db.path().unwrap_or("the store"), None);
+    }
     Ok(())
 }
 

@@ -28,7 +28,7 @@ async fn heads_are_signed_while_it_writes_and_when_it_closes() {
         .collect();
     assert_eq!(statements.iter().map(|statement| statement.number).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(statements[1].previous, kept[0].1.digest());
-    assert_eq!(statements[1].heads, other.heads().await.unwrap());
+    assert_eq!(statements[1].heads, other.heads(None).await.unwrap());
     assert_eq!(other.manifests(kept[0].0, 9).await.unwrap().len(), 1);
     let left = client(&url).await.query("SELECT FROM writers", &[]).await.unwrap();
     assert!(left.is_empty(), "its row has served");
@@ -125,7 +125,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     assert_eq!(count("PRAGMA user_version"), 2);
     assert_eq!(count("SELECT count(*) FROM once"), 1);
     let link: Vec<u8> = file.query_row("SELECT link FROM segments", [], |row| row.get(0)).unwrap();
-    assert_eq!(link, node.heads().await.unwrap()[0].link);
+    assert_eq!(link, node.heads(None).await.unwrap()[0].link);
     let sound: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
     drop(file);
