@@ -15,9 +15,11 @@ mod restore;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use throughline_core::{Append, Batch, LogId, Name, Node, StoreError, Tenant, Tree, json, kind};
+use throughline_core::{
+    Append, Batch, LogHead, LogId, Name, Node, StoreError, Tenant, Tree, json, kind,
+};
 
-use crate::backend::{Backend, Erase, Erased, Guard, Progress};
+use crate::backend::{Backend, Erase, Erased, Guard, Progress, Span};
 use crate::backups::file::NewBackup;
 use crate::backups::keys::{Owner, beside};
 use crate::cipher;
@@ -26,14 +28,19 @@ use crate::journal::{Journal, seal};
 use crate::keys::Keys;
 use crate::manifest::hex;
 use crate::options::Options;
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Reserve, Sqlite};
 
 pub use crate::backups::restore::{Restored, restore};
 
-/// Before the path of a backup, among the store's own small values.
+/// Begins the name of a backup's registration, among the store's own small values: `backup ID FILE`. Earlier versions wrote
+/// `backup FILE`, so that a new backup with the same path replaced the registration of the one before it.
 const BACKUP: &str = "backup ";
 
-/// What is kept of a backup that came to nothing.
+/// Begins the value of a registration whose key file was written, and of one whose key file is being written.
+const KEYS: &str = "keys";
+const MAKING: &str = "making";
+
+/// The registration of a backup that failed, as earlier versions left it.
 const NONE: &[u8] = b"none";
 
 /// Before a note of what was destroyed and may still lie in some file.
@@ -47,15 +54,54 @@ pub fn key_file_of(backup: &Path) -> PathBuf {
     beside(backup, ".keys")
 }
 
-/// What the store remembers of a backup: its id, and where its key file lies. A backup of an earlier version has none.
-fn registration(plan: &NewBackup) -> Bytes {
-    Bytes::from(format!("keys {} {}", plan.owner.backup, plan.keys.display()))
+/// A backup that the store remembers.
+struct Registration {
+    /// The name of the small value.
+    name: String,
+    file: PathBuf,
+    /// The id of the backup and the path of its key file. A backup of schema version 1 has none.
+    keys: Option<(Name, PathBuf)>,
+    /// Whether the key file was written. Before that, the value begins with `making` instead of `keys`.
+    is_made: bool,
 }
 
-fn registered(value: &[u8]) -> Option<(Name, PathBuf)> {
-    let text = std::str::from_utf8(value).ok()?.strip_prefix("keys ")?;
-    let (id, path) = text.split_once(' ')?;
-    Some((id.into(), PathBuf::from(path)))
+impl Registration {
+    /// The name of the small value that registers a backup.
+    fn name_of(plan: &NewBackup) -> String {
+        format!("{BACKUP}{} {}", plan.owner.backup, plan.file.display())
+    }
+
+    fn value(state: &str, id: &str, keys: &Path) -> Bytes {
+        Bytes::from(format!("{state} {id} {}", keys.display()))
+    }
+
+    fn parse(name: String, value: &[u8]) -> Option<Self> {
+        if value == NONE {
+            return None;
+        }
+        let mut is_made = true;
+        let keys = std::str::from_utf8(value).ok().and_then(|text| {
+            let (state, rest) = text.split_once(' ')?;
+            is_made = state != MAKING;
+            let (id, path) = rest.split_once(' ').filter(|_| state == KEYS || !is_made)?;
+            Some((Name::from(id), PathBuf::from(path)))
+        });
+        let rest = name.strip_prefix(BACKUP)?;
+        let with_id = keys.as_ref().and_then(|(id, _)| rest.strip_prefix(&**id)?.strip_prefix(' '));
+        let file = PathBuf::from(with_id.unwrap_or(rest));
+        Some(Self { name, file, keys, is_made })
+    }
+
+    /// What forgetting must reach: the key file, or the backup itself if that holds its salts.
+    fn holder(&self) -> &Path {
+        self.keys.as_ref().map_or(&*self.file, |(_, keys)| keys)
+    }
+}
+
+/// The same path from the root.
+fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |error| StoreError::invalid(format!("{}: {error}", path.display()));
+    std::path::absolute(path).map_err(failed)
 }
 
 impl Journal {
@@ -74,10 +120,6 @@ impl Journal {
     ) -> Result<(), StoreError> {
         // What cannot be finished now is left to who comes next: it is not in the copy.
         drop(self.finish_destroying().await);
-        let absolute = |path: &Path| {
-            let failed = |error| StoreError::invalid(format!("{}: {error}", path.display()));
-            std::path::absolute(path).map_err(failed)
-        };
         let (file, keys) = (absolute(to)?, absolute(keys)?);
         if let Some(path) = [&file, &keys].into_iter().find(|path| path.exists()) {
             return Err(crate::refusal::backup_exists(path));
@@ -86,19 +128,20 @@ impl Journal {
             let problem = "the key file must be another file than the backup";
             return Err(StoreError::invalid(problem));
         }
-        let name = format!("{BACKUP}{}", file.display());
-        let known = self.backend.kept(&name).await?.into_iter().find(|(found, _)| *found == name);
         let backup = Name::from(hex(&cipher::random::<16>()?));
         let owner = Owner { backup, store: self.signer.store().into() };
         let plan = NewBackup { file, keys, owner };
+        let name = Registration::name_of(&plan);
+        let made = Registration::value(KEYS, &plan.owner.backup, &plan.keys);
+        let making = Registration::value(MAKING, &plan.owner.backup, &plan.keys);
         // It is remembered before there is anything in it: what is forgotten meanwhile is not forgotten there, and
         // whoever forgets is told.
-        self.backend.replace(&name, registration(&plan)).await?;
+        self.backend.replace(&name, making).await?;
         let copied = self.backend.backup(plan, progress).await;
         if copied.is_err() {
-            let before = known.map_or_else(|| Bytes::from_static(NONE), |(_, value)| value);
-            self.backend.replace(&name, before).await?;
+            self.backend.discard(&name).await?;
         } else {
+            self.backend.replace(&name, made).await?;
             // What was forgotten while it was made is still in its key file.
             drop(self.finish_destroying().await);
         }
@@ -117,23 +160,20 @@ impl Journal {
             return Ok(Vec::new());
         }
         let mut unreached = Vec::new();
-        for (name, value) in self.backend.kept(BACKUP).await? {
-            if value == NONE {
-                continue;
-            }
-            let file = PathBuf::from(name.strip_prefix(BACKUP).unwrap_or(&name));
-            let (path, reached) = match registered(&value) {
-                Some((id, keys)) => {
-                    let reached = self.rewrite_keys(&keys, id, &notes).await;
-                    (keys, reached)
-                }
-                None => {
-                    let reached = self.erase_in(&file, &notes).await;
-                    (file, reached)
-                }
+        for registration in self.registrations().await? {
+            let reached = match &registration.keys {
+                Some((id, keys)) => match self.rewrite_keys(keys, id, &notes).await {
+                    Err(_) if self.holds_nothing(&registration).await? => Ok(()),
+                    Ok(()) if !registration.is_made => {
+                        let made = Registration::value(KEYS, id, keys);
+                        self.backend.replace(&registration.name, made).await
+                    }
+                    reached => reached,
+                },
+                None => self.erase_in(&registration.file, &notes).await,
             };
             if reached.is_err() {
-                unreached.push(Name::from(path.display().to_string()));
+                unreached.push(Name::from(registration.holder().display().to_string()));
             }
         }
         unreached.sort();
@@ -153,14 +193,96 @@ impl Journal {
         Ok(unreached)
     }
 
+    /// The backups that the store remembers.
+    async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
+        let kept = self.backend.kept(BACKUP).await?;
+        Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
+    }
+
+    /// Forgets all backups, and what is left to destroy in them. They belong to the store from which this one was restored.
+    async fn discard_registrations(&self) -> Result<(), StoreError> {
+        for begins in [BACKUP, DESTROYED, UNREACHED] {
+            for (name, _) in self.backend.kept(begins).await? {
+                self.backend.discard(&name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers the new place of a backup's key file, and removes from it what was forgotten since it could not be
+    /// reached. Returns the key files that cannot be reached.
+    pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+        let keys = absolute(keys)?;
+        let owner = keys::owner_of(&keys)?;
+        let is_its = |registration: &Registration| {
+            registration.keys.as_ref().is_some_and(|(id, _)| *id == owner.backup)
+        };
+        let found = self.registrations().await?.into_iter().find(is_its);
+        let Some(registration) = found.filter(|_| *owner.store == *self.signer.store()) else {
+            let problem = format!("{} belongs to no backup of this store", keys.display());
+            return Err(StoreError::invalid(problem));
+        };
+        let value = Registration::value(KEYS, &owner.backup, &keys);
+        self.backend.replace(&registration.name, value).await?;
+        self.finish_destroying().await
+    }
+
+    /// No longer remembers the backups whose key file was at that path and is not there any more; nor a backup of schema
+    /// version 1 that was at that path. Returns the key files that still cannot be reached.
+    pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+        let path = absolute(keys)?;
+        let mut registered = self.registrations().await?;
+        registered.retain(|registration| registration.holder() == path);
+        if registered.is_empty() {
+            let problem = format!("{} is the key file of no registered backup", path.display());
+            return Err(StoreError::invalid(problem));
+        }
+        // The key file of a later backup may have taken the path.
+        let owner = if path.exists() { Some(keys::owner_of(&path)?) } else { None };
+        registered.retain(|Registration { keys, .. }| match (keys, &owner) {
+            (Some((id, _)), Some(owner)) => *id != owner.backup,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        });
+        if registered.is_empty() {
+            let problem = format!(
+                "{} is there, and forgetting reaches it: delete it before it is unregistered",
+                path.display()
+            );
+            return Err(StoreError::invalid(problem));
+        }
+        for registration in registered {
+            self.backend.discard(&registration.name).await?;
+        }
+        self.finish_destroying().await
+    }
+
+    /// Whether a backup without a key file was never made. The files and the registration of one whose process was killed
+    /// are removed. One without files was interrupted, or begins now and will not copy what was destroyed before.
+    async fn holds_nothing(&self, registration: &Registration) -> Result<bool, StoreError> {
+        let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
+        let owner = Owner { backup: id, store: self.signer.store().into() };
+        let (file, is_made) = (registration.file.clone(), registration.is_made);
+        let looking = tokio::task::spawn_blocking(move || {
+            let is_abandoned = keys::remove_abandoned(&file, &keys, &owner);
+            let has_files = keys.exists() || keys::part_of(&keys).exists();
+            (is_abandoned, !is_made && !has_files)
+        });
+        let (is_abandoned, is_unmade) = looking.await.map_err(|_| StoreError::Closed)?;
+        if is_abandoned {
+            self.backend.discard(&registration.name).await?;
+        }
+        Ok(is_abandoned || is_unmade)
+    }
+
     /// Removes the salts that the store has no more from the key file of a backup.
     async fn rewrite_keys(
         &self,
         path: &Path,
-        backup: Name,
+        backup: &Name,
         notes: &[(String, Bytes)],
     ) -> Result<(), StoreError> {
-        let owner = Owner { backup, store: self.signer.store().into() };
+        let owner = Owner { backup: backup.clone(), store: self.signer.store().into() };
         let id = |name: &str| {
             let id = name.strip_prefix(DESTROYED).or_else(|| name.strip_prefix(UNREACHED));
             Name::from(id.unwrap_or(name))
@@ -174,7 +296,7 @@ impl Journal {
         let options = Options { create: false, ..Options::default() };
         // Two who forget at once are two writers, each with a chain of its own.
         let writer = Name::from(format!("backup {}", hex(&cipher::random::<8>()?)));
-        let backup = Sqlite::open(path, &options, writer).await?;
+        let backup = Sqlite::open(path, &options, writer, Reserve::Without).await?;
         let outcome = async {
             // Another store may lie there by now, and nothing of it is to be destroyed.
             let first = backup.manifests(i64::MIN, 1).await?;
@@ -206,7 +328,8 @@ async fn erase_from(
     kind: &str,
 ) -> Result<(), StoreError> {
     for erase in erases {
-        if copy.log(tenant, &erase.log).await?.is_none() {
+        let Some(head) = copy.log(tenant, &erase.log).await? else { continue };
+        if is_erased(copy, tenant, &head, erase).await? {
             continue;
         }
         let append = Append::to(erase.log.clone()).record(notice(erase, kind));
@@ -218,6 +341,24 @@ async fn erase_from(
         copy.commit(sealed).await?;
     }
     Ok(())
+}
+
+/// Whether all of it was destroyed before.
+async fn is_erased(
+    copy: &Sqlite,
+    tenant: &Tenant,
+    head: &LogHead,
+    erase: &Erase,
+) -> Result<bool, StoreError> {
+    let Some(seqs) = &erase.seqs else { return Ok(head.gone.is_some()) };
+    for seq in seqs {
+        let span = Span { after: seq.saturating_sub(1), up_to: *seq, limit: 1 };
+        let rows = copy.rows(tenant, &erase.log, span).await?;
+        if rows.first().is_some_and(|row| row.erased.is_none()) {
+            return Ok(false);
+        }
+    }
+    Ok(!erase.checkpoints || copy.checkpoint(tenant, &erase.log, u64::MAX).await?.is_none())
 }
 
 /// What is kept until what was destroyed lies nowhere any more: a name of its own, and what it was.

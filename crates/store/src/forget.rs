@@ -8,6 +8,10 @@
 //! Others go on writing meanwhile. What they add to a log before it is destroyed is destroyed with it; who begins a run or
 //! a fork of it is a reason to look again.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Json, LogHead, LogId, LogKind, Name, NewRecord, Store, StoreError, Tenant, Tree,
@@ -18,6 +22,11 @@ use crate::backend::{Erase, Erased, Row, Span};
 use crate::backups::note;
 use crate::journal::Journal;
 use crate::listing::{Family, shares};
+
+/// How long after a run is deleted its content is removed from files and key files. PostgreSQL rewrites whole tables for
+/// that, so it does not happen for each run.
+const FINISH_AFTER: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_mins(10) };
 
 /// What was destroyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,15 +108,37 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Destroys what a run says. The files and the backups are left to whoever opens the store next, or forgets something:
-    /// that can take long, and who asks for this waits.
+    /// Destroys what a run says. Files and key files of backups are finished later, in the background: that can take long, and
+    /// the caller waits for this.
     pub(crate) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<(), StoreError> {
         let head = self.log(tenant, run).await?;
         if head.is_none_or(|head| head.kind != LogKind::Run) {
             return Err(StoreError::NotFound { what: "run", name: run.0.clone() });
         }
         let erase = Erase::all(run.clone(), Erased::Forgotten);
-        self.destroy(tenant, &[erase], &[], kind::FORGOTTEN).await.map(drop)
+        self.destroy(tenant, &[erase], &[], kind::FORGOTTEN).await?;
+        self.finish_later();
+        Ok(())
+    }
+
+    /// Removes from all files what was destroyed, after [`FINISH_AFTER`]: runs that are deleted until then are finished
+    /// with it. If the process ends before, the next one that opens the store does it.
+    fn finish_later(&self) {
+        if self.finishes.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The store may be closed meanwhile.
+        let backend = Arc::downgrade(&self.backend);
+        let (keys, signer) = (Arc::clone(&self.keys), Arc::clone(&self.signer));
+        let (finishes, url) = (Arc::clone(&self.finishes), self.url.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(FINISH_AFTER).await;
+            finishes.store(false, Ordering::Release);
+            let Some(backend) = backend.upgrade() else { return };
+            let journal = Journal { backend, keys, signer, finishes, url };
+            // What fails now is left to the next process that opens the store.
+            drop(journal.finish_destroying().await);
+        });
     }
 
     /// A thread that exists.
@@ -476,3 +507,7 @@ fn add(erases: &mut Vec<Erase>, log: &LogId, seq: u64, why: Erased) {
         }
     });
 }
+
+#[cfg(test)]
+#[path = "forget_tests.rs"]
+mod forget_tests;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use crate::manifest::{Signer, hex};
 use crate::options::Options;
 use crate::postgres::Postgres;
 use crate::refusal;
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Reserve, Sqlite};
 
 /// Contents from this size on are kept once per tenant, however often they are written.
 const LARGE: usize = 16 << 10;
@@ -37,17 +38,33 @@ pub struct Journal {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) signer: Arc<Signer>,
-    url: Name,
+    /// Whether a task waits to finish what deleted runs left in files.
+    pub(crate) finishes: Arc<AtomicBool>,
+    pub(crate) url: Name,
 }
 
 /// Opens a store: `sqlite://file.db`, `sqlite:///folder/file.db` or `postgres://user@host/database`.
 pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
+    let journal = open_unfinished(url, options, Reserve::Beside).await?;
+    // A process may have ended while it destroyed something. What cannot be finished now is left to who comes next.
+    if !options.read_only {
+        drop(journal.finish_destroying().await);
+    }
+    Ok(journal)
+}
+
+/// Opens a store, and leaves unfinished what an earlier process began to destroy.
+pub(crate) async fn open_unfinished(
+    url: &str,
+    options: &Options,
+    reserve: Reserve,
+) -> Result<Journal, StoreError> {
     let writer = Name::from(hex(&cipher::random::<8>()?));
     let (backend, shown): (Arc<dyn Backend>, Name) = if let Some(path) = sqlite_path(url) {
         if path.is_empty() {
             return Err(StoreError::invalid("the store has no file name: write sqlite://file.db"));
         }
-        (Arc::new(Sqlite::open(Path::new(path), options, writer).await?), url.into())
+        (Arc::new(Sqlite::open(Path::new(path), options, writer, reserve).await?), url.into())
     } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         (Arc::new(Postgres::open(url, options, writer).await?), without_password(url).into())
     } else {
@@ -60,12 +77,8 @@ pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
     let keys = Keys::open(&*backend, options).await?;
     let signer = Arc::new(Signer::new(&keys.signing_seed()));
     backend.sign_with(Arc::clone(&signer));
-    let journal = Journal { backend, keys: Arc::new(keys), signer, url: shown };
-    // A process may have ended while it destroyed something. What cannot be finished now is left to who comes next.
-    if !options.read_only {
-        drop(journal.finish_destroying().await);
-    }
-    Ok(journal)
+    let (keys, finishes) = (Arc::new(keys), Arc::default());
+    Ok(Journal { backend, keys, signer, finishes, url: shown })
 }
 
 fn sqlite_path(url: &str) -> Option<&str> {

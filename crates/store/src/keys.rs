@@ -102,7 +102,8 @@ impl Keys {
         }
         if options.read_only {
             let Some((opened, _)) = opened else {
-                return Err(StoreError::invalid("it holds no store yet: check its name"));
+                let problem = "the database holds no store yet: check its name";
+                return Err(StoreError::invalid(problem));
             };
             let latest = epochs.keys().copied().max().unwrap_or(0);
             return Ok(Self::with(opened.secret, epochs, latest));

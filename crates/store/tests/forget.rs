@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "forget/backups.rs"]
+mod backups;
 #[path = "forget/secrets.rs"]
 mod secrets;
 
@@ -292,6 +294,7 @@ async fn backup_of_an_earlier_version_is_reached() {
     let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
     secrets.assert_in_no_file(&folder);
+    assert!(!folder.join("old.db-reserve").exists(), "only a store in use needs a reserve");
     let backup = opened(&old, None).await;
     assert_other_is_whole(&backup, 5).await;
     assert_intact(&backup).await;
@@ -316,7 +319,7 @@ async fn damaged_or_foreign_key_file_is_refused() {
         assert!(!to.exists());
         problem
     };
-    assert!(refusal(Some(&apart)).await.contains("is the key file of another backup than"));
+    assert!(refusal(Some(&apart)).await.contains("belongs to a different backup, not to"));
     assert!(refusal(Some(&one)).await.contains("is not the key file of a backup"));
     let keys = throughline_store::key_file_of(&one);
     let whole = std::fs::read(&keys).unwrap();

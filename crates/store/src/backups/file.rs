@@ -1,7 +1,9 @@
 //! Writes a backup: an SQLite file with every table but the salts, and a key file with those and the store's secret.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -9,7 +11,9 @@ use rusqlite::types::Value;
 use throughline_core::StoreError;
 
 use crate::backend::{Salt, SaltRow};
-use crate::backups::keys::{Entry, KeyWriter, Owner, Unfinished, beside, failed};
+use crate::backups::keys::{
+    Entry, KeyWriter, Owner, Unfinished, failed, is_being_written, part_of,
+};
 use crate::keys::SECRET;
 use crate::sqlite::{create_for_backup, failure, mark_as_backup};
 
@@ -26,6 +30,8 @@ pub(crate) struct Unpublished {
     plan: NewBackup,
     file: Unfinished,
     keys: Unfinished,
+    /// The unfinished key file. It is there before anything is read from the store, so that other processes see it.
+    writer: Mutex<Option<KeyWriter>>,
 }
 
 /// Writes both files, in one go: a backup that is interrupted begins anew.
@@ -43,15 +49,22 @@ impl Unpublished {
                 return Err(crate::refusal::backup_exists(path));
             }
         }
-        let file = Unfinished::new(beside(&plan.file, ".part"));
-        let keys = Unfinished::new(beside(&plan.keys, ".part"));
-        Ok(Self { plan, file, keys })
+        let keys = part_of(&plan.keys);
+        if is_being_written(&keys) {
+            let file = plan.file.display();
+            let problem = format!("another process writes the backup {file}: choose another name");
+            return Err(StoreError::invalid(problem));
+        }
+        let (file, keys) = (Unfinished::new(part_of(&plan.file)), Unfinished::new(keys));
+        let writer = KeyWriter::create(&keys.path, &plan.owner);
+        let writer = Mutex::new(Some(writer.map_err(|error| failed(&plan.keys, &error))?));
+        Ok(Self { plan, file, keys, writer })
     }
 
     pub(crate) fn writer(&self) -> Result<BackupWriter<'_>, StoreError> {
         let (plan, part) = (&self.plan, &*self.file.path);
-        let keys = KeyWriter::create(&self.keys.path, &plan.owner);
-        let keys = keys.map_err(|error| failed(&plan.keys, &error))?;
+        let keys = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let keys = keys.ok_or(StoreError::Closed)?;
         let db = create_for_backup(part)?;
         // It is synced as a whole in the end, and worth nothing before.
         let begin = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;";
@@ -59,11 +72,21 @@ impl Unpublished {
         Ok(BackupWriter { plan, part, db, keys })
     }
 
-    /// Gives both files their names.
-    pub(crate) fn publish(self) -> Result<(), StoreError> {
-        let Self { plan, file, keys } = self;
+    /// Gives both files their names. The key file stays locked until it has one.
+    pub(crate) fn publish(self, locked: File) -> Result<(), StoreError> {
+        let Self { plan, file, keys, writer: _ } = self;
+        let failed = |path: &Path, error: &io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => crate::refusal::backup_exists(path),
+            _ => failed(path, error),
+        };
         keys.publish(&plan.keys).map_err(|error| failed(&plan.keys, &error))?;
-        file.publish(&plan.file).map_err(|error| failed(&plan.file, &error))
+        if let Err(error) = file.publish(&plan.file) {
+            // Without its backup, the key file opens nothing, and the store does not remember it.
+            drop(std::fs::remove_file(&plan.keys));
+            return Err(failed(&plan.file, &error));
+        }
+        drop(locked);
+        Ok(())
     }
 }
 
@@ -104,8 +127,8 @@ impl BackupWriter<'_> {
         self.keys.write(entry).map_err(|error| failed(&self.plan.keys, &error))
     }
 
-    /// Ends both files, and waits until they are on the disk.
-    pub(crate) fn finish(self) -> Result<(), StoreError> {
+    /// Ends both files, and waits until they are on the disk. Returns the key file, which is still locked.
+    pub(crate) fn finish(self) -> Result<File, StoreError> {
         let Self { plan, part, db, keys } = self;
         let sqlite = |error| failure(error, &plan.file);
         mark_as_backup(&db, plan).map_err(sqlite)?;

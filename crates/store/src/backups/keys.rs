@@ -13,7 +13,7 @@
 //! ```
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,12 +55,20 @@ pub(crate) struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// A new file, which only its owner can read.
+    /// A new file, which only its owner can read. It is locked while it is written, so that other processes can tell it from
+    /// one that a killed process left.
     pub(crate) fn create(path: &Path, owner: &Owner) -> io::Result<Self> {
-        let out = BufWriter::new(create_private(path)?);
+        let file = create_private(path)?;
+        // Some file systems have no locks. Then files of killed processes stay until somebody deletes them.
+        drop(file.lock());
+        if !is_still(&file, path)? {
+            return Err(io::Error::other("another process removed the file"));
+        }
+        let out = BufWriter::new(file);
         let mut writer = Self { out, hash: blake3::Hasher::new(), lines: 0 };
         writer.line(MAGIC)?;
         writer.line(&format!("backup {} {}", owner.backup, owner.store))?;
+        writer.out.flush()?;
         Ok(writer)
     }
 
@@ -76,12 +84,13 @@ impl KeyWriter {
         }
     }
 
-    /// Ends the file, and waits until it is on the disk.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    /// Ends the file, and waits until it is on the disk. The file stays locked until it is dropped.
+    pub(crate) fn finish(mut self) -> io::Result<File> {
         let hash = self.hash.finalize().to_hex();
         writeln!(self.out, "end {} {hash}", self.lines)?;
-        self.out.flush()?;
-        self.out.get_ref().sync_all()
+        let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        Ok(file)
     }
 
     fn line(&mut self, line: &str) -> io::Result<()> {
@@ -179,7 +188,8 @@ fn unhex(text: &str) -> Option<Bytes> {
     pairs.map(byte).collect::<Option<Vec<u8>>>().map(Bytes::from)
 }
 
-/// Rewrites a key file: it keeps the salts that the store still has, and learns what was destroyed.
+/// Rewrites a key file: it keeps the salts that the store still has, and learns what was destroyed. A key file that lists
+/// all of it already stays as it is.
 ///
 /// The new file is on the disk before it takes the old one's place. Then the old bytes are overwritten, which reaches the
 /// disk wherever the file system writes in place. Processes take turns by a lock on the file.
@@ -205,27 +215,32 @@ fn rewrite_locked(
     alive: impl Fn(i64, i64) -> Result<Vec<i64>, StoreError>,
 ) -> Result<(), StoreError> {
     let failed = |error: io::Error| failed(path, &error);
-    let old = lock(path).map_err(failed)?;
+    let mut old = lock(path).map_err(failed)?;
     let mut reader = KeyReader::new(old.try_clone().map_err(failed)?, path)?;
     if reader.owner != *owner {
-        let problem = format!("{} is the key file of another backup", path.display());
+        let problem = format!("{} belongs to a different backup", path.display());
         return Err(StoreError::invalid(problem));
     }
-    let part = Unfinished::new(beside(path, ".part"));
-    let mut writer = KeyWriter::create(&part.path, owner).map_err(failed)?;
     let mut known: HashSet<Name> = HashSet::new();
+    while let Some(entry) = reader.next()? {
+        if let Entry::Forgotten(name, _) = entry {
+            known.insert(name);
+        }
+    }
+    if notes.iter().all(|(name, _)| known.contains(name)) {
+        return Ok(());
+    }
+    old.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let mut reader = KeyReader::new(old.try_clone().map_err(failed)?, path)?;
+    let part = Unfinished::new(part_of(path));
+    let mut writer = KeyWriter::create(&part.path, owner).map_err(failed)?;
     let mut salts: Vec<SaltRow> = Vec::with_capacity(CHUNK);
     loop {
         let entry = reader.next()?;
         let is_over = entry.is_none();
         match entry {
             Some(Entry::Salt(salt)) => salts.push(salt),
-            Some(other) => {
-                if let Entry::Forgotten(name, _) = &other {
-                    known.insert(name.clone());
-                }
-                writer.write(&other).map_err(failed)?;
-            }
+            Some(other) => writer.write(&other).map_err(failed)?,
             None => {}
         }
         if salts.len() < CHUNK && !is_over {
@@ -245,11 +260,44 @@ fn rewrite_locked(
     for (name, note) in notes.iter().filter(|(name, _)| !known.contains(name)) {
         writer.write(&Entry::Forgotten(name.clone(), note.clone())).map_err(failed)?;
     }
-    writer.finish().map_err(failed)?;
-    part.publish(path).map_err(failed)?;
+    drop(writer.finish().map_err(failed)?);
+    part.replace(path).map_err(failed)?;
     // The new file is in place, so a failure here is none of the caller's.
     drop(overwrite(old));
     Ok(())
+}
+
+/// The backup to which the key file with that path belongs.
+pub(super) fn owner_of(path: &Path) -> Result<Owner, StoreError> {
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    KeyReader::new(file, path).map(|reader| reader.owner)
+}
+
+/// Whether a process writes the key file with that unfinished name now.
+pub(crate) fn is_being_written(part: &Path) -> bool {
+    let locked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    File::open(part).is_ok_and(locked)
+}
+
+/// Removes both unfinished files of a backup whose process was killed. Returns whether the backup was such a one: there is
+/// no key file, and nobody writes the unfinished one.
+pub(super) fn remove_abandoned(backup: &Path, keys: &Path, owner: &Owner) -> bool {
+    let part = part_of(keys);
+    if keys.exists() {
+        return false;
+    }
+    let Ok(file) = File::open(&part) else { return false };
+    // The lock is held until the file is removed.
+    if file.try_lock().is_err() || !is_still(&file, &part).unwrap_or(false) {
+        return false;
+    }
+    // The process may have finished it before the lock was taken.
+    if keys.exists() || owner_of(&part).ok().as_ref() != Some(owner) {
+        return false;
+    }
+    drop(Unfinished::new(part_of(backup)));
+    drop(Unfinished::new(part));
+    true
 }
 
 /// The file under a lock that only one process holds. Another process may have replaced the file meanwhile.
@@ -296,6 +344,11 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// The name of a file until it is finished.
+pub(crate) fn part_of(path: &Path) -> PathBuf {
+    beside(path, ".part")
+}
+
 /// The path with something added to its name.
 pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -316,19 +369,38 @@ impl Unfinished {
         unfinished
     }
 
-    /// Removes the file, and those that SQLite makes beside it. Each may not be there.
+    /// Removes the file, and those that a store has beside it. Each may not be there.
     fn remove(&self) {
-        for ending in ["", "-wal", "-shm", "-journal"] {
+        for ending in ["", "-wal", "-shm", "-journal", "-reserve"] {
             drop(std::fs::remove_file(beside(&self.path, ending)));
         }
     }
 
-    /// Gives the file its name, durably.
+    /// Gives the file its name, durably. A file that has that name by now stays, and is an error of the kind
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
     pub(crate) fn publish(self, name: &Path) -> io::Result<()> {
-        std::fs::rename(&self.path, name)?;
-        let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
+        match std::fs::hard_link(&self.path, name) {
+            Ok(()) => std::fs::remove_file(&self.path)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // Some file systems have no hard links: an empty file takes the name first.
+            Err(_) => {
+                drop(create_private(name)?);
+                std::fs::rename(&self.path, name)?;
+            }
+        }
+        sync_folder_of(name)
     }
+
+    /// Gives the file the name of another, durably, and replaces that.
+    fn replace(self, name: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, name)?;
+        sync_folder_of(name)
+    }
+}
+
+fn sync_folder_of(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
 }
 
 impl Drop for Unfinished {

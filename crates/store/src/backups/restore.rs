@@ -7,13 +7,13 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use throughline_core::{Append, Batch, Name, StoreError};
 
-use crate::backups::keys::{Entry, KeyReader, Unfinished, beside, create_private, failed};
+use crate::backups::keys::{Entry, KeyReader, Unfinished, create_private, failed, part_of};
 use crate::backups::{key_file_of, read_note};
 use crate::forget::notice;
-use crate::journal::{Journal, open};
+use crate::journal::{Journal, open_unfinished};
 use crate::keys::SECRET;
 use crate::options::Options;
-use crate::sqlite::{count_restored, failure, id_of_backup, mark_as_store};
+use crate::sqlite::{Reserve, count_restored, failure, id_of_backup, mark_as_store};
 
 /// What a restored store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub struct Restored {
 /// Makes a store in the new file `to` from a backup and its key file, which lies beside it unless `keys` names it.
 ///
 /// What was forgotten since the backup was made is forgotten in the new store too, and its journal says so. That needs the
-/// master key that `options` give, if the store has one.
+/// master key that `options` give, if the store has one. The new store does not remember the backups of the original: it
+/// knows only its own salts, and would take the others out of their key files.
 pub async fn restore(
     backup: &Path,
     keys: Option<&Path>,
@@ -38,23 +39,33 @@ pub async fn restore(
 ) -> Result<Restored, StoreError> {
     let (backup, to) = (backup.to_owned(), to.to_owned());
     let keys = keys.map_or_else(|| key_file_of(&backup), Path::to_owned);
-    if to.exists() {
+    let exists = || {
         let problem = format!("{} exists: choose another name for the store", to.display());
-        return Err(StoreError::invalid(problem));
+        StoreError::invalid(problem)
+    };
+    if to.exists() {
+        return Err(exists());
     }
-    let part = Unfinished::new(beside(&to, ".part"));
+    let part = Unfinished::new(part_of(&to));
     let file = part.path.clone();
     let copying = tokio::task::spawn_blocking(move || put_together(&backup, &keys, &file));
     let notes = copying.await.map_err(|_| StoreError::Closed)??;
     let url = format!("sqlite://{}", part.path.display());
-    let journal = open(&url, &Options { create: false, ..options.clone() }).await?;
-    let forgotten = forget_again(&journal, &notes).await;
+    let options = Options { create: false, ..options.clone() };
+    let journal = open_unfinished(&url, &options, Reserve::Without).await?;
+    let finished = match journal.discard_registrations().await {
+        Ok(()) => forget_again(&journal, &notes).await,
+        failed => failed,
+    };
     let closed = journal.close().await;
-    forgotten.and(closed)?;
+    finished.and(closed)?;
     let file = part.path.clone();
     let counting = tokio::task::spawn_blocking(move || count_restored(&file));
     let restored = counting.await.map_err(|_| StoreError::Closed)??;
-    part.publish(&to).map_err(|error| failed(&to, &error))?;
+    part.publish(&to).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => failed(&to, &error),
+    })?;
     Ok(restored)
 }
 
@@ -76,7 +87,7 @@ fn put_together(
     let mut reader = KeyReader::new(opened?, keys)?;
     if reader.owner.backup != id {
         return Err(StoreError::invalid(format!(
-            "{} is the key file of another backup than {}",
+            "{} belongs to a different backup, not to {}",
             keys.display(),
             backup.display()
         )));

@@ -35,12 +35,12 @@ pub(super) async fn backup(
     let copying = tokio::task::spawn_blocking(move || {
         let mut writer = unpublished.writer()?;
         copy(&from, &mut writer, |share| tell.send(share).is_ok())?;
-        writer.finish()?;
+        let keys = writer.finish()?;
         // The caller went away, so the store would not know of it.
         if tell.is_closed() {
             return Err(StoreError::Closed);
         }
-        unpublished.publish()
+        unpublished.publish(keys)
     });
     while let Some(share) = told.recv().await {
         progress(share);

@@ -50,6 +50,14 @@ pub(crate) use crate::sqlite::backup::{
 };
 pub(crate) use crate::sqlite::schema::{create_for_backup, failure};
 
+/// Whether a file holds space in reserve beside itself for a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    Beside,
+    /// For a file that is opened once and not used as a store.
+    Without,
+}
+
 /// A store in an SQLite file.
 pub(crate) struct Sqlite {
     /// Nothing where the file is only read.
@@ -68,6 +76,7 @@ impl Sqlite {
         path: &Path,
         options: &Options,
         writer: Name,
+        reserve: Reserve,
     ) -> Result<Self, StoreError> {
         let (path, options) = (path.to_owned(), options.clone());
         let opening = tokio::task::spawn_blocking(move || {
@@ -87,7 +96,9 @@ impl Sqlite {
             }
             let database = opened?;
             let writer = WriterHandle::start(database, &path, &options, writer, waiters.clone())?;
-            reserve::ensure(&path);
+            if reserve == Reserve::Beside {
+                reserve::ensure(&path);
+            }
             let (writer, readers) = (Some(writer), readers(Access::Read));
             Ok(Self { writer, readers, changed: None, waiters, path, patience })
         });

@@ -75,6 +75,8 @@ impl Secrets {
         let secret = "SELECT value FROM kept WHERE name = 'secret'";
         let secret: Vec<u8> = self.db.query_row(secret, [], |row| row.get(0)).unwrap();
         let (epoch, secret) = secret.split_at(4);
+        // After the secret stands the mark of a store whose rows have MACs.
+        let (secret, _) = secret.split_at(32);
         if epoch != [0; 4] {
             return;
         }

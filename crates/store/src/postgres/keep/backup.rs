@@ -59,9 +59,10 @@ pub(in crate::postgres) async fn backup(
     drop(pages);
     let written = writing.await.map_err(|error| StoreError::Database(Arc::new(error)));
     // Where writing failed, copying fails too, and for a lesser reason.
-    written.and_then(|written| written).and(copied)?;
+    let keys = written.and_then(|written| written);
+    let keys = keys.and_then(|keys| copied.map(|()| keys))?;
     let unpublished = Arc::into_inner(unpublished).ok_or(StoreError::Closed)?;
-    let published = tokio::task::spawn_blocking(move || unpublished.publish()).await;
+    let published = tokio::task::spawn_blocking(move || unpublished.publish(keys)).await;
     published.map_err(|_| StoreError::Closed)??;
     progress(1.0);
     Ok(())
@@ -128,8 +129,11 @@ fn values(row: &Row) -> Result<Vec<Value>, StoreError> {
     row.columns().iter().enumerate().map(value).collect()
 }
 
-/// Writes the pages to new files.
-fn write(unpublished: &Unpublished, mut pages: mpsc::Receiver<Page>) -> Result<(), StoreError> {
+/// Writes the pages to new files. Returns the key file, which is still locked.
+fn write(
+    unpublished: &Unpublished,
+    mut pages: mpsc::Receiver<Page>,
+) -> Result<std::fs::File, StoreError> {
     let mut writer = unpublished.writer()?;
     while let Some((place, rows)) = pages.blocking_recv() {
         let Some((table, columns)) = TABLES.get(place) else { continue };
