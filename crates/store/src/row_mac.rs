@@ -161,7 +161,8 @@ impl RowKey {
             text.push(b'\n');
             // Writing to memory does not fail.
             drop(match field {
-                Field::Null => Ok(()),
+                // No other value prints as a dash.
+                Field::Null => text.write_all(b"-"),
                 Field::Number(number) => write!(text, "{number}"),
                 Field::Text(bytes) => {
                     write!(text, "{}:", bytes.len()).and_then(|()| text.write_all(bytes))

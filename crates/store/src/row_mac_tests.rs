@@ -13,6 +13,8 @@ fn fields_cannot_be_shifted_between_columns() {
     let rows = [
         mac(&[Field::Null, Field::from("")]),
         mac(&[Field::from(""), Field::Null]),
+        mac(&[Field::from(b"".as_slice()), Field::from("")]),
+        mac(&[Field::from(""), Field::from(b"".as_slice())]),
         mac(&[Field::from("a\n1:b"), Field::from("c")]),
         mac(&[Field::from("a"), Field::from("b\n1:c")]),
         mac(&[Field::from("12"), Field::Number(1)]),

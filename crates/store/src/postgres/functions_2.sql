@@ -13,8 +13,9 @@
 DROP FUNCTION IF EXISTS throughline_commit, throughline_manifest, throughline_lease, throughline_renew,
     throughline_rewrap, throughline_lock, throughline_now;
 
+-- A value that is null prints as a dash, which no other value does.
 CREATE FUNCTION throughline_text(p_text text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(octet_length(p_text) || ':' || p_text, '')
+    SELECT coalesce(octet_length(p_text) || ':' || p_text, '-')
 $$;
 
 CREATE FUNCTION throughline_mac(p_key bytea, p_row text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
@@ -29,20 +30,20 @@ CREATE AGGREGATE throughline_xor(bigint) (SFUNC = int8xor, STYPE = bigint, INITC
 
 CREATE FUNCTION throughline_log_row(p_id bigint, p_tenant bigint, p_name text, p_kind smallint, p_of bigint, p_fork bigint,
     p_fork_at bigint, p_status text, p_gone smallint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT concat_ws(E'\n', 'logs', p_id, p_tenant, throughline_text(p_name), p_kind, coalesce(p_of::text, ''),
-        coalesce(p_fork::text, ''), coalesce(p_fork_at::text, ''), throughline_text(p_status), coalesce(p_gone::text, ''))
+    SELECT concat_ws(E'\n', 'logs', p_id, p_tenant, throughline_text(p_name), p_kind, coalesce(p_of::text, '-'),
+        coalesce(p_fork::text, '-'), coalesce(p_fork_at::text, '-'), throughline_text(p_status), coalesce(p_gone::text, '-'))
 $$;
 
 CREATE FUNCTION throughline_pending_row(p_tenant bigint, p_id text, p_kind text, p_log bigint, p_seq bigint, p_opened bigint,
     p_expires bigint, p_taken bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT concat_ws(E'\n', 'pending', p_tenant, throughline_text(p_id), throughline_text(p_kind), p_log, p_seq, p_opened,
-        coalesce(p_expires::text, ''), coalesce(p_taken::text, ''))
+        coalesce(p_expires::text, '-'), coalesce(p_taken::text, '-'))
 $$;
 
 CREATE FUNCTION throughline_key_row(p_tenant bigint, p_id text, p_label text, p_limits text, p_hash bytea, p_revoked bigint,
     p_mac bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT concat_ws(E'\n', 'api_keys', p_tenant, throughline_text(p_id), throughline_text(p_label), throughline_text(p_limits),
-        encode(p_hash, 'hex'), coalesce(p_revoked::text, ''), coalesce(encode(p_mac, 'hex'), ''))
+        encode(p_hash, 'hex'), coalesce(p_revoked::text, '-'), coalesce(encode(p_mac, 'hex'), '-'))
 $$;
 
 CREATE FUNCTION throughline_tenant_row(p_id bigint, p_name text, p_era bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -204,6 +205,8 @@ DECLARE
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
     -- Where this writer's segments end, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[]; g_changes bigint[];
+    -- Whether the MACs of their rows hold.
+    g_holds boolean[];
     -- The sums of their index rows: two halves and a count for each of seven tables, tenant after tenant.
     g_sums bigint[]; g_sums_from bigint[]; v_sums text;
     -- Index rows that are counted: the tenant's place, the table, 1 or -1, the row. And those of the whole store.
@@ -237,12 +240,20 @@ BEGIN
     PERFORM throughline_lock(p_locks, p_alone);
     v_now := throughline_now();
 
-    SELECT array_agg(s.id ORDER BY t.n), array_agg(coalesce(s.position, 0) ORDER BY t.n),
-           array_agg(coalesce(s.link, decode(repeat('00', 32), 'hex')) ORDER BY t.n),
-           array_agg(coalesce(s.changes, 0) ORDER BY t.n),
-           string_to_array(string_agg(coalesce(s.sums, '0' || repeat(' 0', 20)), ' ' ORDER BY t.n), ' ')::bigint[]
-      INTO g_id, g_position, g_link, g_changes, g_sums
-      FROM unnest(p_tenants) WITH ORDINALITY t(id, n) LEFT JOIN segments s ON s.tenant = t.id AND s.writer = p_writer;
+    -- The sums of a row whose MAC does not hold are not read: such a row keeps its sums and its MAC, and verification
+    -- reports it. OFFSET keeps the planner from computing the MAC twice.
+    SELECT array_agg(s.id ORDER BY s.n), array_agg(coalesce(s.position, 0) ORDER BY s.n),
+           array_agg(coalesce(s.link, decode(repeat('00', 32), 'hex')) ORDER BY s.n),
+           array_agg(coalesce(s.changes, 0) ORDER BY s.n), array_agg(s.holds ORDER BY s.n),
+           string_to_array(string_agg(CASE WHEN s.holds AND s.id IS NOT NULL THEN s.sums ELSE '0' || repeat(' 0', 20) END,
+                                      ' ' ORDER BY s.n), ' ')::bigint[]
+      INTO g_id, g_position, g_link, g_changes, g_holds, g_sums
+      FROM (SELECT t.n, g.id, g.position, g.link, g.changes, g.sums,
+                   g.id IS NULL OR g.mac IS NOT DISTINCT FROM throughline_mac(p_key, concat_ws(E'\n', 'segments', g.id,
+                       g.tenant, throughline_text(g.writer), g.position, encode(g.link, 'hex'), g.changes,
+                       throughline_text(g.sums))) AS holds
+              FROM unnest(p_tenants) WITH ORDINALITY t(id, n)
+              LEFT JOIN segments g ON g.tenant = t.id AND g.writer = p_writer OFFSET 0) s;
     g_from := g_position;
     g_sums_from := g_sums;
 
@@ -486,7 +497,7 @@ BEGIN
                     m_tenant := m_tenant || v_t; m_table := m_table || 3; m_sign := m_sign || 1;
                     m_row := m_row || concat_ws(E'\n', 'turns', v_turn, v_tenant, throughline_text(n_id[i]),
                         throughline_text(n_parent[i]), l_id[a_log[n_append[i]]], c_before[n_append[i]] + 1,
-                        c_last[n_append[i]], coalesce(encode(n_prefix[i], 'hex'), ''));
+                        c_last[n_append[i]], coalesce(encode(n_prefix[i], 'hex'), '-'));
                     -- A turn may have the same key twice.
                     WITH added AS (
                         INSERT INTO turn_keys SELECT v_tenant, k_kind[k], k_hash[k], v_turn
@@ -658,7 +669,8 @@ BEGIN
                 throughline_mac(p_key, concat_ws(E'\n', 'segments', g_id[i], p_tenants[i], throughline_text(p_writer),
                     g_position[i], encode(g_link[i], 'hex'), g_changes[i] + 1, throughline_text(v_sums))))
             ON CONFLICT (id) DO UPDATE SET position = excluded.position, link = excluded.link, changes = excluded.changes,
-                                           sums = excluded.sums, mac = excluded.mac;
+                                           sums = CASE WHEN g_holds[i] THEN excluded.sums ELSE segments.sums END,
+                                           mac = CASE WHEN g_holds[i] THEN excluded.mac ELSE segments.mac END;
         v_answers := v_answers || format('head %s', i);
     END LOOP;
     UPDATE writers SET number = p_number, answers = v_answers, touched = clock_timestamp() WHERE writer = p_writer;

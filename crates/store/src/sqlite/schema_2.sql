@@ -11,6 +11,10 @@ CREATE TRIGGER segments_change_with_their_mac BEFORE UPDATE OF position ON segme
 BEGIN SELECT RAISE(ABORT, 'the store has a newer schema: restart this process with the newer version'); END;
 
 ALTER TABLE api_keys ADD COLUMN mac BLOB;                            -- over the row; checked when the key is used
+CREATE TRIGGER api_keys_are_added_with_a_mac BEFORE INSERT ON api_keys WHEN NEW.mac IS NULL
+BEGIN SELECT RAISE(ABORT, 'the store has a newer schema: restart this process with the newer version'); END;
+CREATE TRIGGER api_keys_change_with_their_mac BEFORE UPDATE OF revoked ON api_keys WHEN NEW.mac IS OLD.mac
+BEGIN SELECT RAISE(ABORT, 'the store has a newer schema: restart this process with the newer version'); END;
 
 -- Commits that write nothing touch the file's header instead.
 DELETE FROM kept WHERE name IN ('flushed', 'scrubbed');

@@ -59,7 +59,9 @@ impl Change {
 pub(crate) fn drop_triggers(db: &Connection) {
     db.execute_batch(
         "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
-         DROP TRIGGER IF EXISTS segments_change_with_their_mac;",
+         DROP TRIGGER IF EXISTS segments_change_with_their_mac;
+         DROP TRIGGER IF EXISTS api_keys_are_added_with_a_mac;
+         DROP TRIGGER IF EXISTS api_keys_change_with_their_mac;",
     )
     .unwrap();
 }
@@ -112,7 +114,9 @@ fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<(String, Vec<St
     }
     let changed = match value {
         Value::Null => match column.as_str() {
+            "status" | "parent" if dice.below(2) == 0 => Value::Text(String::new()),
             "rewinds" | "status" | "parent" => Value::Text("1:0".into()),
+            "content" | "prefix" | "mac" if dice.below(2) == 0 => Value::Blob(Vec::new()),
             "content" | "prefix" | "mac" => Value::Blob(vec![0; 32]),
             _ => Value::Integer(1 + i64::try_from(dice.below(3)).unwrap()),
         },

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use throughline_core::{Append, Batch, LogOpening, NewRecord, Store as _};
 use throughline_store::{Journal, Options, open};
 use throughline_testkit::{Folder, figure};
 use tokio_postgres::Client;
 
 use crate::change::TABLES;
-use crate::store;
+use crate::{is_refusal, store};
 
 /// A change of one column of the first row, by the column's type. Nothing becomes something.
 fn changed(column: &str, kind: &str) -> String {
@@ -49,6 +50,13 @@ async fn postgres_every_single_change_to_a_row_is_found() {
                     "UPDATE {table} SET {column} = {value} WHERE ctid = (SELECT max(ctid) FROM {table})"
                 ));
             }
+            // Nothing is something else than an empty value. An empty list of rewinds is none.
+            if ["text", "bytea"].contains(&kind.as_str()) && column != "rewinds" {
+                changes.push(format!(
+                    "UPDATE {table} SET {column} = '' WHERE ctid = \
+                     (SELECT max(ctid) FROM {table} WHERE {column} IS NULL)"
+                ));
+            }
             if column == "tenant" {
                 changes.push(format!(
                     "UPDATE {table} SET tenant = 3 - tenant WHERE ctid = (SELECT min(ctid) FROM {table})"
@@ -86,6 +94,53 @@ async fn postgres_every_single_change_to_a_row_is_found() {
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
 }
 
+/// A commit does not give a valid MAC to the row of its chain that was changed before, and does not fail either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_changed_row_of_a_chain_in_use_is_not_signed_again() {
+    let url = throughline_testkit::postgres_database();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for change in ["changes = changes + 5", "sums = ''", "sums = 'x'", "mac = NULL"] {
+        let journal = open(&url, &store::options()).await.unwrap();
+        let begin = Append::to(change).opening(LogOpening::thread());
+        journal.commit(Batch::of("one").append(begin)).await.unwrap();
+        assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None, "{change}");
+        let last = "WHERE id = (SELECT max(id) FROM segments)";
+        let sql = format!("UPDATE segments SET {change} {last}");
+        assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
+        for number in 0..3 {
+            let append = Append::to(change).record(NewRecord::new("note", format!("{number}")));
+            journal.commit(Batch::of("one").append(append)).await.unwrap();
+        }
+        let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
+        assert!(broken.place.starts_with("the chain of "), "{change}: {broken}");
+        assert_eq!(broken.problem, "has a row whose MAC does not hold", "{change}");
+        journal.close().await.unwrap();
+        let all = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+        client.batch_execute(all).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_proof_of_one_tenant_covers_its_own_rows_only() {
+    let folder = Folder::new("tamper-postgres-tenant");
+    let url = throughline_testkit::postgres_database();
+    store::write_at(&url, &folder.join("store")).await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let options = Options { read_only: true, ..store::options() };
+    let journal = open(&url, &options).await.unwrap();
+    let change = "UPDATE api_keys SET label = 'x' WHERE tenant = \
+                  (SELECT id FROM tenants WHERE name = 'two')";
+    assert!(client.execute(change, &[]).await.unwrap() > 0);
+    let proof = journal.verify_tenant(&"one".into()).await.unwrap();
+    assert!(proof.records > 0);
+    assert_eq!(proof.broken, None);
+    let broken = journal.verify_tenant(&"two".into()).await.unwrap().broken.unwrap();
+    assert_eq!(broken.place, "the rows of api_keys (tenant two)");
+    assert_eq!(journal.verify_tenant(&"nobody".into()).await.unwrap().broken, None);
+}
+
 /// A change is found: it is named, or the store does not open. Small values are read when the store is opened.
 async fn is_found(journal: &Journal, url: &str, table: &str) -> bool {
     if table != "kept" {
@@ -93,7 +148,10 @@ async fn is_found(journal: &Journal, url: &str, table: &str) -> bool {
     }
     let options = Options { read_only: true, ..store::options() };
     match open(url, &options).await {
-        Err(_) => true,
+        Err(error) => {
+            assert!(is_refusal(&error), "{error:?}");
+            true
+        }
         Ok(journal) => {
             journal.verify(None, &|_| {}).await.is_ok_and(|proof| proof.broken.is_some())
         }

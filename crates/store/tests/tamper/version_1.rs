@@ -135,7 +135,12 @@ async fn a_process_of_version_1_that_still_runs_cannot_write_without_macs() {
     let refused = moves.execute([]).unwrap_err().to_string();
     assert!(refused.contains("the store has a newer schema"), "{refused}");
     let add = "INSERT INTO segments (tenant, writer, position, link) VALUES (1, 'old', 0, x'00')";
-    assert!(old.execute(add, []).unwrap_err().to_string().contains("newer schema"));
+    let key = "INSERT INTO api_keys (tenant, id, label, limits, hash, created)
+               VALUES (1, 'key_old', 'old', '{}', x'00', 0)";
+    let revoke = "UPDATE api_keys SET revoked = 7 WHERE revoked IS NULL";
+    for sql in [add, key, revoke] {
+        assert!(old.execute(sql, []).unwrap_err().to_string().contains("newer schema"), "{sql}");
+    }
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
     journal.close().await.unwrap();
 }
