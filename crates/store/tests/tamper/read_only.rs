@@ -119,5 +119,5 @@ async fn a_store_that_was_put_back_to_version_1_does_not_get_new_macs() {
     drop(db);
     let refused = opened(&file).await.map(drop).unwrap_err();
     assert!(matches!(&refused, StoreError::Corrupt(_)), "{refused}");
-    assert!(refused.to_string().contains("had MACs and have none any more"), "{refused}");
+    assert!(refused.to_string().contains("the MACs of the store's rows were removed"), "{refused}");
 }

@@ -44,6 +44,9 @@ const SQLITE_KEYS: Keys = [
     ),
 ];
 
+/// The questions of the fixture expire an hour after it was made.
+const NEVER_EXPIRES: &str = "UPDATE pending SET expires = NULL";
+
 fn options() -> Options {
     let master_key = Some(MasterKey::parse(&"1".repeat(64)).unwrap());
     Options { master_key, create: false, ..Options::default() }
@@ -115,8 +118,9 @@ async fn a_version_1_file_gets_macs_and_keeps_its_keys_and_turns() {
     assert_eq!(proof.tables, ["records", "salts", "blobs", "segments"]);
     drop(journal);
     assert_eq!(std::fs::read(&file).unwrap(), std::fs::read(fixture("store.db")).unwrap());
-    assert_is_carried_over(&url, SQLITE_KEYS).await;
     let db = Connection::open(&file).unwrap();
+    db.execute(NEVER_EXPIRES, []).unwrap();
+    assert_is_carried_over(&url, SQLITE_KEYS).await;
     let version =
         db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0));
     // Version 1 knows no version above its own, and says so: `NewerSchema`.
@@ -152,6 +156,8 @@ async fn postgres_a_version_1_database_gets_macs_and_keeps_its_keys_and_turns() 
     tokio::spawn(connection);
     let dump = std::fs::read_to_string(fixture("store.sql")).unwrap();
     client.batch_execute(&dump).await.unwrap();
+    client.batch_execute("SET search_path TO public").await.unwrap();
+    client.batch_execute(NEVER_EXPIRES).await.unwrap();
     assert_is_carried_over(&url, POSTGRES_KEYS).await;
     client.batch_execute("INSERT INTO public.throughline_schema VALUES (3)").await.unwrap();
     let refused = open(&url, &options()).await.map(drop).unwrap_err();
