@@ -127,7 +127,11 @@ unsafe extern "C" fn open(
     // after it the real one's. The real layer fills its part in before anything else is called.
     unsafe {
         let path = path_of(name).filter(|_| flags & RECORDED != 0);
-        let is_new = path.as_ref().is_some_and(|path| !path.exists());
+        // A program may make an empty file itself, and then give it to SQLite.
+        let is_empty =
+            |path: &PathBuf| std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+        let is_new = path.as_ref().is_some_and(is_empty);
+        let existed = path.as_ref().is_some_and(|path| path.exists());
         let inner = inner(file);
         (*inner).pMethods = std::ptr::null();
         let Some(open) = (**real).xOpen else { return ffi::SQLITE_CANTOPEN };
@@ -136,7 +140,9 @@ unsafe extern "C" fn open(
             if (*inner).pMethods.is_null() { std::ptr::null() } else { &raw const METHODS };
         let mut number = None;
         if let (Some(recording), Some(path)) = (&mut *recording(), path) {
+            let known = recording.names.len();
             number = recording.number(&path);
+            let is_new = is_new && (!existed || recording.names.len() > known);
             if let Some(number) = number.filter(|_| is_new && opened == ffi::SQLITE_OK) {
                 recording.events.push(Event::Create(number));
             }
