@@ -67,8 +67,8 @@ impl Exchange<'_> {
         let preparing = async {
             let Read { call, target, tenant } = self.read(&inner, body, &reached)?;
             let to = speaker(&target.origin.wire)?;
-            let (mut encoded, found) =
-                self.restored(to, call, end_user.as_deref(), &tenant).await?;
+            let found = self.restored(to, call, end_user.as_deref(), &tenant).await?;
+            let (mut encoded, found) = (found.encoded, found.replayed);
             let issued = found.as_ref().map(|found| &found.issued);
             self.mended(to, &mut encoded, body, &target, issued)?;
             Ok::<_, Problem>((target, to, encoded.request))

@@ -19,8 +19,8 @@ use crate::exchange::{Cut, Exchange, Problem};
 use crate::gateway::{Answered, Outgoing, Reached};
 use crate::letta::{decode_query, decode_segment};
 use crate::objects::{
-    EventIds, Family, Gives, List, ObjectId, ObjectKind, ObjectRef, account_of, filter_list,
-    find_route, ids_at, ids_in_lines, listed, methods_of, object_ids,
+    EventIds, Family, Gives, List, ObjectId, ObjectKind, ObjectRef, account_of, described_file,
+    filter_list, find_route, ids_at, ids_in_form, ids_in_lines, listed, methods_of, object_ids,
 };
 use crate::replay::Claims;
 use crate::resumed::no_previous;
@@ -57,24 +57,34 @@ impl Exchange<'_> {
             let message = "this holds ids or handles of the gateway's own, which no provider knows: ask without them";
             return Err(Problem::new(400, message));
         }
-        let nobody = || Problem::new(404, format!("no provider answers {method} {path}"));
+        let unknown = || Problem::new(404, format!("no provider answers {method} {path}"));
         if leaves_its_folder(path) {
-            return Err(nobody());
+            return Err(unknown());
         }
         let route = find_route(&self.wire, method, path);
         let is_allowed = self.gateway.passthrough.allows(method, path);
-        let is_checked = self.caller.admission.is_key() && !is_allowed;
+        let is_key = self.caller.admission.is_key();
+        let is_checked = is_key && !is_allowed;
         if is_checked && route.is_none() {
             return self.unknown_path(method, path);
         }
-        let (reached, request) = self.answerer(request.clone()).ok_or_else(nobody)?;
+        if is_key {
+            refuse_hidden(&request)?;
+        }
+        let (reached, request) = self.answerer(request.clone()).ok_or_else(unknown)?;
+        // The name of a model is part of Gemini's paths.
+        if leaves_its_folder(bare(&request.path)) {
+            return Err(unknown());
+        }
         let (target, tenant) = self.target(&reached);
         let account = Name::from(account_of(&target.origin));
         let reach = Reach { tenant, account, is_checked };
-        if is_checked {
-            let mut refs = route.as_ref().map(|(_, refs)| refs.clone()).unwrap_or_default();
-            refs.extend(self.refs_in(&request)?);
-            self.check_owner(&reach.account, &refs).await?;
+        if let Some(family) = Family::of(&self.wire).filter(|_| is_key) {
+            // The operator shares the objects under a path of `passthrough`, and no objects that a body names.
+            let in_path = route.as_ref().filter(|_| is_checked);
+            let mut refs = in_path.map(|(_, refs)| refs.clone()).unwrap_or_default();
+            refs.extend(self.refs_in(family, &request, is_checked)?);
+            self.check_owner(family, &reach.account, &refs).await?;
         }
         let gives = match &route {
             Some((route, _)) if !is_allowed => route.gives,
@@ -112,16 +122,26 @@ impl Exchange<'_> {
                 object_ids(family, &tree)
             }
         };
-        self.check_owner(account_of(origin), &refs).await
+        self.check_owner(family, account_of(origin), &refs).await
     }
 
     /// Refuses the first object that the caller did not receive from that account.
-    async fn check_owner(&self, account: &str, refs: &[ObjectRef]) -> Result<(), Problem> {
+    async fn check_owner(
+        &self,
+        family: Family,
+        account: &str,
+        refs: &[ObjectRef],
+    ) -> Result<(), Problem> {
         let is_shared = |named: &&ObjectRef| {
-            let path = named.object.kind.path_of(&named.object.id);
+            let path = named.object.kind.path_of(family, &named.object.id);
             self.gateway.passthrough.allows("GET", &path)
         };
-        let refs: Vec<&ObjectRef> = refs.iter().filter(|named| !is_shared(named)).collect();
+        let mut seen = HashSet::new();
+        let refs: Vec<&ObjectRef> = refs
+            .iter()
+            .filter(|named| seen.insert(&named.object))
+            .filter(|named| !is_shared(named))
+            .collect();
         if refs.is_empty() {
             return Ok(());
         }
@@ -132,20 +152,45 @@ impl Exchange<'_> {
         foreign.map_or(Ok(()), |(named, _)| Err(missing(&self.wire, named)))
     }
 
-    /// The objects that the body and the query of a forwarded request name.
-    fn refs_in(&self, request: &Request) -> Result<Vec<ObjectRef>, Problem> {
-        let Some(family) = Family::of(&self.wire) else { return Ok(Vec::new()) };
-        let mut refs = match &self.body {
-            Some(tree) => object_ids(family, tree),
-            None => ids_in_lines(family, &request.body),
+    /// The objects that the body and the query of a forwarded request name. A body that is neither JSON nor a form nor an upload is
+    /// refused if `is_known`: the gateway knows the path, and this provider takes no other body there.
+    fn refs_in(
+        &self,
+        family: Family,
+        request: &Request,
+        is_known: bool,
+    ) -> Result<Vec<ObjectRef>, Problem> {
+        let refused = |message: String| Problem::new(400, message);
+        let content_type = request.header("content-type").unwrap_or_default();
+        let is_upload = bare(&request.path).starts_with("/upload/");
+        let (mut refs, description) = if is_multipart(content_type) {
+            let refs = ids_in_form(family, content_type, &request.body).map_err(refused)?;
+            (refs, described_file(content_type, &request.body))
+        } else {
+            match &self.body {
+                Some(tree) => (object_ids(family, tree), Some(tree.clone())),
+                None if is_known && !is_upload && !request.body.is_empty() => {
+                    return Err(Problem::new(400, "the body is not JSON"));
+                }
+                None => (ids_in_lines(family, &request.body, false).map_err(refused)?, None),
+            }
         };
-        if let Some(id) = upload_in(&request.path) {
+        if family == Family::Gemini
+            && let Some(file) = description.as_ref().and_then(|tree| tree.root().present("file"))
+            && file.present("name").is_some()
+        {
+            let message = "a file with a gateway key gets its name from the provider: leave out \
+                           `file.name`";
+            return Err(Problem::new(400, message));
+        }
+        for id in uploads_in(&request.path) {
             // A file in pieces could name an object where two pieces meet.
             let command = request.header("x-goog-upload-command").unwrap_or_default();
+            let command = command.to_ascii_lowercase();
             let is_whole = !command.contains("upload") || command.contains("finalize");
-            if !is_whole {
+            if !is_whole || request.header("content-range").is_some() {
                 let message = "an upload with a gateway key is sent in one piece: use the command \
-                               `upload, finalize`";
+                               `upload, finalize`, and no `content-range`";
                 return Err(Problem::new(400, message));
             }
             refs.push(ObjectRef::new(ObjectKind::Upload, id, None));
@@ -263,7 +308,8 @@ impl Exchange<'_> {
         if let Some((_, url)) = headers.iter_mut().find(|(name, _)| is_upload_url(name))
             && reach.is_checked
         {
-            ids.extend(upload_in(url).map(|id| ObjectId { kind: ObjectKind::Upload, id }));
+            let uploads = uploads_in(url).into_iter();
+            ids.extend(uploads.map(|id| ObjectId { kind: ObjectKind::Upload, id }));
             if let Some(own) = self.own_address(url) {
                 *url = own;
             }
@@ -389,10 +435,30 @@ fn unrecorded(error: &StoreError) -> Problem {
     Problem::new(503, message)
 }
 
+/// Refuses a request that the gateway and the provider could read differently.
+fn refuse_hidden(request: &Request) -> Result<(), Problem> {
+    let encoding = request.header("content-encoding").unwrap_or("identity");
+    if !encoding.trim().eq_ignore_ascii_case("identity") {
+        let message = format!("the body is compressed ({encoding}): send it uncompressed");
+        return Err(Problem::new(415, message));
+    }
+    let (_, query) = request.path.split_once('?').unwrap_or_default();
+    let names =
+        query.split('&').map(|pair| decode_query(pair.split('=').next().unwrap_or_default()));
+    if names.into_iter().any(|name| name.to_ascii_lowercase().contains("httpmethod")) {
+        return Err(Problem::new(400, "a query may not choose another method"));
+    }
+    Ok(())
+}
+
+fn is_multipart(content_type: &str) -> bool {
+    content_type.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
+}
+
 /// Whether a path has segments that lead elsewhere, in any spelling.
 fn leaves_its_folder(path: &str) -> bool {
-    path.contains('\\')
-        || path.split('/').any(|segment| matches!(&*decode_segment(segment), "." | ".."))
+    let path = decode_segment(path);
+    path.contains(['\\', '?', '#']) || path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
 /// A request whose answer comes uncompressed.
@@ -410,12 +476,12 @@ fn is_upload_url(name: &str) -> bool {
     name.eq_ignore_ascii_case(UPLOAD_URL)
 }
 
-/// The upload that an address names.
-fn upload_in(address: &str) -> Option<Name> {
-    let (_, query) = address.split_once('?')?;
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let id = pairs.find(|(name, _)| *name == "upload_id").map(|(_, id)| decode_query(id));
-    id.filter(|id| !id.is_empty())
+/// The uploads that an address names.
+fn uploads_in(address: &str) -> Vec<Name> {
+    let (_, query) = address.split_once('?').unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let ids = pairs.filter(|(name, _)| decode_query(name).eq_ignore_ascii_case("upload_id"));
+    ids.map(|(_, id)| decode_query(id)).filter(|id| !id.is_empty()).collect()
 }
 
 /// The path of a list's next page.

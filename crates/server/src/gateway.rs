@@ -238,12 +238,12 @@ async fn receive(
     Ok((body, tree))
 }
 
-/// The limits for a body of that length. An item takes about the same memory however short it is, so half of the items may
-/// be short, and more need some text each.
+/// The limits for a body of that length. An item takes about the same memory however short it is, so two fifths of the
+/// items may be short, and more need some text each.
 fn fitting(sizes: &SizeLimits, length: usize) -> SizeLimits {
     /// The bytes that each item has on average, where there are many.
     const ITEM: usize = 128;
-    let items = sizes.items.min((sizes.items / 2).max(length / ITEM));
+    let items = sizes.items.min((sizes.items * 2 / 5).max(length / ITEM));
     SizeLimits { items, ..*sizes }
 }
 
@@ -285,7 +285,7 @@ async fn agents_answer(
     let answered = async {
         let caller = caller?;
         let ticket = gateway.operations.enter(&caller, &Wire::borrowed("letta")).await?;
-        let (body, _) = receive(gateway, &caller, &ticket, body).await?;
+        let body = receive(gateway, &caller, &ticket, body).await?;
         let answered = letta::answer(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
         ticket.note(|facts| facts.status = status);
@@ -444,6 +444,9 @@ const OWN: &[&str] = &[
     "cookie",
     "forwarded",
     "via",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
     END_USER,
     TOKEN,
 ];

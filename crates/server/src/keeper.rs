@@ -62,7 +62,10 @@ impl Keeper {
             facts.is_whole = reply.stop != Stop::Cut;
         });
         // A captured turn carries its ids; the ids of every other answer are recorded here.
-        if self.open.is_none() || reply.stop == Stop::Cut || reply.items.is_empty() {
+        let is_endless =
+            self.open.as_ref().is_some_and(|open| open.conversation.open.len() > MOST_OPEN);
+        let is_captured = reply.stop != Stop::Cut && !reply.items.is_empty() && !is_endless;
+        if self.open.is_none() || !is_captured {
             self.record_ids(&reply).await;
         }
         let Some(Open { conversation, mut story }) = self.open.take() else { return };
@@ -77,15 +80,24 @@ impl Keeper {
             };
             Some(stored::record(&shown?, conversation.end_user.as_deref(), &reply.origin))
         });
-        let is_endless = conversation.open.len() > MOST_OPEN;
-        if reply.stop == Stop::Cut || reply.items.is_empty() || is_endless {
+        if !is_captured {
             drop(timeout(self.longest, self.replay.stories().keep(&story)).await);
             return;
         }
+        let owned = self.owner.as_ref().map(|owner| {
+            let ids = objects::ids_of_reply(&reply, Some(&owner.asked));
+            let account = Name::from(objects::account_of(&reply.origin));
+            (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
+        });
         let prefix = self.prefix;
         let answered = Box::new(Answered { story, conversation, reply, prefix, response });
         let ticket = Arc::clone(&self.ticket);
-        let tell = move |kept: Result<Option<NodeId>, StoreError>| ticket.note_capture(&kept);
+        let tell = move |kept: Result<Option<NodeId>, StoreError>| {
+            if let (Err(_), Some((replay, tenant, account, ids))) = (&kept, &owned) {
+                replay.note_unrecorded(tenant, account, ids);
+            }
+            ticket.note_capture(&kept);
+        };
         let keeping = Box::pin(self.replay.keep(answered, tell));
         if timeout(self.longest, keeping).await.is_err() {
             self.ticket.note_capture::<NodeId>(&Err(too_slow()));
@@ -119,6 +131,7 @@ impl Keeper {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store took too long".to_owned(),
         };
+        self.replay.note_unrecorded(&owner.tenant, account, &ids);
         let lost = format!("the owner of the answer's ids was not recorded: {failed}");
         self.ticket.note(|facts| facts.capture = Capture::Lost(lost));
     }

@@ -189,11 +189,16 @@ pub(crate) async fn answer(
     api: &AgentApi,
     caller: &Caller,
     found: Found,
-    body: Bytes,
+    (body, parsed): (Bytes, Option<Tree>),
 ) -> Told {
-    let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
-    let body = Tree::parse(body)
-        .map_err(|error| Denied::new(422, format!("the body is not JSON: {error}")))?;
+    let body = match parsed {
+        Some(tree) => tree,
+        None => {
+            let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+            Tree::parse(body)
+                .map_err(|error| Denied::new(422, format!("the body is not JSON: {error}")))?
+        }
+    };
     let Found { op, ids, query } = found;
     let asked = Asked { api, gateway, caller, ids, query, body };
     let told = perform(&asked, op).await?;

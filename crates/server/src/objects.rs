@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `routes.rs` | the paths that name objects, per dialect, as data |
 //! | `body.rs` | the members of a request body that name objects, per dialect, as data |
+//! | `form.rs` | the objects that forms and uploaded files name |
 //! | `answers.rs` | the ids in answers, and lists with only the tenant's objects |
 //! | `passthrough.rs` | the paths that the operator allows although the gateway does not know them |
 //!
@@ -15,6 +16,7 @@
 
 mod answers;
 mod body;
+mod form;
 mod passthrough;
 mod routes;
 
@@ -28,8 +30,9 @@ use throughline_core::{
 };
 
 pub(crate) use crate::objects::answers::{EventIds, filter_list, ids_at, listed};
+pub(crate) use crate::objects::body::object_ids;
 pub use crate::objects::body::object_members;
-pub(crate) use crate::objects::body::{ids_in_lines, object_ids};
+pub(crate) use crate::objects::form::{described_file, ids_in_form, ids_in_lines};
 pub(crate) use crate::objects::passthrough::METHODS;
 pub use crate::objects::passthrough::{InvalidPattern, Passthrough};
 pub use crate::objects::routes::object_routes;
@@ -114,9 +117,15 @@ kinds! {
 }
 
 impl ObjectKind {
-    /// The path of one object, as `passthrough` can name it.
-    pub(crate) fn path_of(self, id: &str) -> String {
-        format!("{}/{id}", self.collection())
+    /// The path of one object of a dialect, as `passthrough` can name it.
+    pub(crate) fn path_of(self, family: Family, id: &str) -> String {
+        let collection = match (family, self) {
+            (Family::Gemini, ObjectKind::File) => "/v1beta/files",
+            (Family::Gemini, ObjectKind::Batch) => "/v1beta/batches",
+            (Family::Anthropic, ObjectKind::Batch) => "/v1/messages/batches",
+            (Family::OpenAi | Family::Anthropic | Family::Gemini, kind) => kind.collection(),
+        };
+        format!("{collection}/{id}")
     }
 }
 
@@ -198,21 +207,39 @@ pub(crate) fn ids_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<ObjectId
         }
         Some(Family::Gemini) | None => return Vec::new(),
     }
-    // What tools of the provider made stands inside the parts.
     for native in reply.items.iter().filter_map(|item| item.native.as_ref()) {
-        if memchr::memmem::find(native.json.bytes(), b"_id").is_none() {
-            continue;
-        }
-        for (key, value) in native.json.tree().root().all_members() {
-            if key.is("container_id") {
-                add(ObjectKind::Container, value.name());
-            } else if key.is("file_id") {
-                add(ObjectKind::File, value.name());
-            }
+        if memchr::memmem::find(native.json.bytes(), b"_id").is_some() {
+            ids.extend(ids_made_by_tools(native.json.tree().root()));
         }
     }
     ids
 }
+
+/// The files and containers that tools of the provider made, at the places where the provider itself writes their ids. Other places,
+/// such as the arguments of a call or the results of a search, hold text that a caller can choose.
+fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {
+    let kind = item.text_of("type").unwrap_or_default();
+    let family = Family::OpenAi;
+    match &*kind {
+        "code_interpreter_call" => ids_at(family, item, &[("container_id", ObjectKind::Container)]),
+        "output_text" => ids_at(family, item, CITED),
+        "message" => {
+            let parts = item.get("content").into_iter().flat_map(Node::elements);
+            let texts = parts.filter(|part| part.text_of("type").as_deref() == Some("output_text"));
+            texts.flat_map(|text| ids_at(family, text, CITED)).collect()
+        }
+        kind if kind.ends_with("code_execution_tool_result") => {
+            ids_at(family, item, &[("content.content[].file_id", ObjectKind::File)])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The places of ids in the annotations that OpenAI adds to a text.
+const CITED: &[(&str, ObjectKind)] = &[
+    ("annotations[].container_id", ObjectKind::Container),
+    ("annotations[].file_id", ObjectKind::File),
+];
 
 /// A bounded cache of ids that are known to be owned. Ownership never ends, so an entry never becomes wrong.
 #[derive(Default)]
@@ -251,35 +278,54 @@ impl Replay {
         let asked = unknown.iter().filter_map(|at| keys.get(*at));
         let asked: Vec<VaultKey> = asked.map(|key| VaultKey::Chain(*key)).collect();
         let found = self.find(tenant, &asked).await?.found;
+        let mut older = Vec::new();
         for (at, found) in unknown.into_iter().zip(found) {
-            let (Some(object), Some(key)) = (objects.get(at), keys.get(at)) else { continue };
-            let is_owned = found.is_some() || self.was_captured(tenant, account, object).await?;
-            if let Some(place) = owned.get_mut(at).filter(|_| is_owned) {
-                *place = true;
-                self.owned.add(tenant, *key);
+            match found {
+                Some(_) => self.note_owned(tenant, &keys, at, &mut owned),
+                None => older.push(at),
             }
+        }
+        for at in self.were_captured(tenant, account, objects, &older).await? {
+            self.note_owned(tenant, &keys, at, &mut owned);
         }
         Ok(owned)
     }
 
-    /// Whether a captured turn without owner keys has that id: stores of earlier versions hold such turns.
-    async fn was_captured(
+    fn note_owned(&self, tenant: &Tenant, keys: &[Digest], at: usize, owned: &mut [bool]) {
+        if let (Some(key), Some(place)) = (keys.get(at), owned.get_mut(at)) {
+            *place = true;
+            self.owned.add(tenant, *key);
+        }
+    }
+
+    /// Which of these objects stand in captured turns without owner keys: stores of earlier versions hold such turns.
+    async fn were_captured(
         &self,
         tenant: &Tenant,
         account: &str,
-        object: &ObjectId,
-    ) -> Result<bool, StoreError> {
-        if !matches!(object.kind, ObjectKind::Response | ObjectKind::Item) {
-            return Ok(false);
+        objects: &[&ObjectId],
+        places: &[usize],
+    ) -> Result<Vec<usize>, StoreError> {
+        let asked = places.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
+        let asked: Vec<(usize, &ObjectId)> = asked
+            .filter(|(_, object)| matches!(object.kind, ObjectKind::Response | ObjectKind::Item))
+            .collect();
+        if asked.is_empty() {
+            return Ok(Vec::new());
         }
-        let keys = [VaultKey::Id(object.id.clone())];
-        let found = self.find(tenant, &keys).await?.found.into_iter().next().flatten();
-        match found {
-            Some(found) if found.turn.gone.is_none() => {
-                self.answered_at(tenant, &found.turn, account).await
+        let keys: Vec<VaultKey> =
+            asked.iter().map(|(_, object)| VaultKey::Id(object.id.clone())).collect();
+        let found = self.find(tenant, &keys).await?.found;
+        let mut captured = Vec::new();
+        for ((at, _), found) in asked.into_iter().zip(found) {
+            if let Some(found) = found
+                && found.turn.gone.is_none()
+                && self.answered_at(tenant, &found.turn, account).await?
+            {
+                captured.push(at);
             }
-            Some(_) | None => Ok(false),
         }
+        Ok(captured)
     }
 
     /// Whether that account gave the answer of a captured turn.
@@ -301,6 +347,14 @@ impl Replay {
         let Ok(items) = restore_items(texts) else { return Ok(false) };
         let origins = items.iter().filter_map(|item| item.origin.as_ref());
         Ok(origins.into_iter().any(|origin| account_of(origin) == account))
+    }
+
+    /// Notes in memory that the tenant received these objects, because the store failed to record it. This process accepts the ids
+    /// until it restarts or the cache is full.
+    pub(crate) fn note_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
+        for object in objects {
+            self.owned.add(tenant, owner_key(account, object));
+        }
     }
 
     /// Records that the tenant received these objects from that account. Known ones are not written again.

@@ -175,7 +175,8 @@ impl Operations {
         let slot = slot.await.map_err(|_| {
             let most = self.limits.streams;
             let message = format!(
-                "{most} answers are under way, and that is the most: ask again in a moment"
+                "the gateway has no answer free for this caller (max_streams is {most}, and \
+                 tenants have equal shares of it): ask again in a moment"
             );
             Problem::new(503, message).after(COME_BACK)
         })?;

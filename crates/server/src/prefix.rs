@@ -69,7 +69,7 @@ impl Exchange<'_> {
         tenant: &Tenant,
     ) -> Result<(Found, Option<String>), Problem> {
         let Gateway { replay, prefix, .. } = self.gateway;
-        let conversation = found.1.as_ref().map(|replayed| &replayed.conversation);
+        let conversation = found.replayed.as_ref().map(|replayed| &replayed.conversation);
         let before = match conversation {
             Some(Conversation { parent: Some(parent), era, .. }) => {
                 replay.stories().tail(tenant, parent, Some(*era)).await
@@ -87,10 +87,10 @@ impl Exchange<'_> {
             let Read { call, .. } = self.read(&frozen, None, reached)?;
             found = self.restored(to, call, end_user, tenant).await?;
         }
-        if !has_changed(&found.0) {
+        if !has_changed(&found.encoded) {
             return Ok((found, None));
         }
-        let changed = first_change(to, &before, &found.0.request.body);
+        let changed = first_change(to, &before, &found.encoded.request.body);
         let changed = changed.unwrap_or_else(|| "messages".to_owned());
         prefix.refuse(&changed)?;
         Ok((found, Some(changed)))

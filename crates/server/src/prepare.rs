@@ -35,8 +35,14 @@ pub(crate) struct Read {
     pub(crate) tenant: Tenant,
 }
 
-/// A request with what its caller had lost; and what was found of its conversation, unless the mode is off.
-pub(crate) type Found = (Encoded, Option<Replayed>);
+/// A request with the reasoning that its caller had lost.
+pub(crate) struct Found {
+    pub(crate) encoded: Encoded,
+    /// The conversation that it belongs to, unless the mode is off.
+    pub(crate) replayed: Option<Replayed>,
+    /// Whether content other than reasoning of another owner is left out.
+    pub(crate) loses_content: bool,
+}
 
 /// What was found of the conversation that a request belongs to.
 pub(crate) struct Replayed {
@@ -44,8 +50,6 @@ pub(crate) struct Replayed {
     pub(crate) findings: Vec<Finding>,
     /// The seals that are known to be as their providers issued them.
     pub(crate) issued: CapturedSeals,
-    /// Whether something other than foreign reasoning cannot be sent.
-    pub(crate) loses_content: bool,
 }
 
 /// A request that is ready to be sent.
@@ -126,13 +130,13 @@ impl Exchange<'_> {
         } else {
             found?
         };
-        if prefix::has_changed(&found.0) {
+        if prefix::has_changed(&found.encoded) {
             let again = self.bound(to, found, (whole, end_user), reached, &tenant);
             let (again, changed) = Box::pin(again).await?;
             found = again;
             story.prefix_changed = changed;
         }
-        let (mut encoded, mut restored) = found;
+        let Found { mut encoded, replayed: mut restored, mut loses_content } = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_at(&target)) {
             // The target has the conversation itself, so only what is new is sent.
             let new = Box::pin(self.resolve_references(&request, body, reached, end_user)).await?;
@@ -143,19 +147,17 @@ impl Exchange<'_> {
         } else if let Some(references) = references.filter(|found| found.has_kept_items) {
             // The target resolves the references to items that it keeps.
             let Read { call, .. } = self.read(&references.for_target, body, reached)?;
-            let (sent, kept) = Box::pin(self.restored(to, call, end_user, &tenant)).await?;
-            encoded = sent;
-            if let (Some(all), Some(kept)) = (&mut restored, kept) {
+            let kept = Box::pin(self.restored(to, call, end_user, &tenant)).await?;
+            encoded = kept.encoded;
+            loses_content = kept.loses_content;
+            if let (Some(all), Some(kept)) = (&mut restored, kept.replayed) {
                 all.issued = kept.issued;
-                all.loses_content = kept.loses_content;
             }
         }
+        refuse_lost_reference(&encoded.warnings, body)?;
         let issued = restored.as_ref().map(|replayed| &replayed.issued);
         let mut looked = self.mended(to, &mut encoded, body, &target, issued)?;
-        if restored.as_ref().is_some_and(|replayed| replayed.loses_content)
-            || loses_setting(&encoded.warnings)
-            || is_unrestored
-        {
+        if loses_content || loses_setting(&encoded.warnings) || is_unrestored {
             looked.verdict = looked.verdict.max(Verdict::Degrade);
         }
         let (conversation, findings) =
@@ -183,9 +185,9 @@ impl Exchange<'_> {
         let conversation = Conversation::of(&call, &tenant, end_user);
         let encoded = to.encode(&call).map_err(|error| Problem::of_codec(&error))?;
         let issued = CapturedSeals::default();
-        let replayed =
-            Replayed { conversation, findings: Vec::new(), issued, loses_content: false };
-        Ok((encoded, Some(replayed)))
+        let loses_content = loses_content(&call, &encoded);
+        let replayed = Some(Replayed { conversation, findings: Vec::new(), issued });
+        Ok(Found { encoded, replayed, loses_content })
     }
 
     /// The target that a request reaches, and the tenant whose conversation it is. A gateway key decides the tenant; without one,
@@ -240,14 +242,20 @@ impl Exchange<'_> {
             // What is ours goes to no provider, whatever the mode.
             let mut call = call;
             Claims::remove(&mut call, Why::ByPolicy);
-            return Ok((encode(&call)?, None));
+            let encoded = encode(&call)?;
+            let loses_content = loses_content(&call, &encoded);
+            return Ok(Found { encoded, replayed: None, loses_content });
+        }
+        let operations = &self.gateway.operations;
+        if operations.passes_without_store() && operations.is_read_failing() {
+            return Err(unreadable(&too_slow()));
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
         let restoring = self.gateway.replay.restore(tenant, end_user, call);
         let restored = timeout(LONGEST_RESTORE, restoring).await;
         let restored = restored.unwrap_or_else(|_| Err(too_slow()));
-        self.gateway.operations.note_read(restored.as_ref().err());
+        operations.note_read(restored.as_ref().err());
         let restored = restored.map_err(|error| unreadable(&error))?;
         let mut encoded = encode(&restored.call)?;
         let loses_content = loses_content(&restored.call, &encoded);
@@ -257,7 +265,8 @@ impl Exchange<'_> {
             encoded = encode(&call)?;
         }
         let Restored { conversation, findings, issued, .. } = restored;
-        Ok((encoded, Some(Replayed { conversation, findings, issued, loses_content })))
+        let replayed = Some(Replayed { conversation, findings, issued });
+        Ok(Found { encoded, replayed, loses_content })
     }
 
     /// Looks at what would be refused, and mends it where that is wanted.
@@ -341,9 +350,42 @@ fn is_lost(item: &Item, why: Why) -> bool {
 /// Whether a setting was left out that changes what the model does or what it is shown.
 fn loses_setting(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| match &*warning.setting {
-        "media" | "tool result" | "output" | "reasoning" => true,
+        "media" | "tool result" | "output" | "reasoning" | "container" => true,
         "tools" => warning.message.contains("left out"),
         _ => false,
+    })
+}
+
+/// Refuses a request that names content which only another provider holds, such as a conversation: without it the model would
+/// answer another question.
+fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> Result<(), Problem> {
+    const HELD: [&str; 6] = [
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "cachedContent",
+        "cached_content",
+        "thread",
+    ];
+    let is_named = |member: &str| {
+        let value = body.and_then(|tree| tree.root().present(member));
+        // A new thread holds nothing yet.
+        value.is_some_and(|value| {
+            member != "thread"
+                || value.is_string()
+                || value.members().any(|(key, value)| !key.is("type") && value.is_string())
+        })
+    };
+    let lost = warnings
+        .iter()
+        .find(|warning| HELD.contains(&&*warning.setting) && is_named(&warning.setting));
+    lost.map_or(Ok(()), |warning| {
+        let member = &warning.setting;
+        let message = format!(
+            "`{member}` names content that only the provider which holds it can read: send that \
+             content itself, or ask a model of that provider"
+        );
+        Err(Problem::new(400, message))
     })
 }
 

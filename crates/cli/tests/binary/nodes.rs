@@ -151,8 +151,16 @@ fn gateway_passes_requests_while_postgres_is_stopped() {
     let folder = kept.file("node");
     std::fs::create_dir_all(&folder).unwrap();
     let node = Serving::start(&folder, &[("THROUGHLINE_STORE", &*cluster.url)], &[]);
+    // Each conversation is new, so its turns are in no cache.
+    let turn = std::cell::Cell::new(0);
     let ask = || {
-        let body = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
+        turn.set(turn.get() + 1);
+        let history = format!("Answer {}", turn.get());
+        let body = serde_json::json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 64, "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": history},
+            {"role": "user", "content": "And now?"}]});
+        let body = &*body.to_string();
         node.said("POST", "/v1/messages", "content-type: application/json\r\n", body)
     };
     let is_ready = || node.said("GET", "/readyz", "", "").starts_with("HTTP/1.1 200");

@@ -5,33 +5,33 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use throughline_core::{Name, Node, Tree};
 
+use crate::letta::decode_segment;
 use crate::objects::ObjectKind::{
     Audio, CachedContent, Container, Conversation, File, FileSearchStore, Interaction, Item,
     Prompt, Response, Skill, Thread, VectorStore,
 };
 use crate::objects::routes::bare_name;
-use crate::objects::{Family, ObjectKind, ObjectRef, parse_line, text_of};
+use crate::objects::{Family, ObjectKind, ObjectRef, text_of};
 
 /// How a member names objects.
 #[derive(Clone, Copy)]
-enum Form {
+pub(super) enum Form {
     /// A text, or a list of texts.
     Text,
     /// A text, or an object with an `id`.
     IdOrText,
     /// An object with an `id`.
     Id,
-    /// An object whose texts are all ids, but for its `type`.
+    /// A text, or an object whose texts are all ids, except its `type`.
     Members,
     /// A text that is a URI; only one that names a file of the provider counts.
     Uri,
 }
 
 /// A member that names objects.
-type Member = (&'static str, Form, ObjectKind);
+pub(super) type Member = (&'static str, Form, ObjectKind);
 
 const OPENAI: &[Member] = &[
     ("previous_response_id", Form::Text, Response),
@@ -114,14 +114,9 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
             if is_data(family, &key, node, place) {
                 continue;
             }
-            let members = match family {
-                Family::OpenAi => OPENAI,
-                Family::Anthropic => ANTHROPIC,
-                Family::Gemini => GEMINI,
-            };
-            let named = members.iter().filter(|(name, _, _)| *name == &*key);
+            let named = members_of(family).iter().filter(|(name, _, _)| *name == &*key);
             for (name, form, kind) in named {
-                let is_public = *kind == Skill && is_type(node, &["anthropic"]);
+                let is_public = *kind == Skill && is_only_type(node, &["anthropic"]);
                 let ids = ids(value, *form).into_iter().filter(|_| !is_public);
                 let ids = ids.map(|id| if family == Family::Gemini { bare_name(&id) } else { id });
                 found.extend(ids.map(|id| ObjectRef::new(*kind, id, Some(name))));
@@ -132,19 +127,32 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     found
 }
 
-/// The objects that the lines of an uploaded file name: batches read requests from such files.
-pub(crate) fn ids_in_lines(family: Family, body: &Bytes) -> Vec<ObjectRef> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    while start < body.len() {
-        let rest = body.get(start..).unwrap_or_default();
-        let end = memchr::memchr(b'\n', rest).map_or(body.len(), |at| start + at);
-        if let Some(tree) = parse_line(&body.slice(start..end)) {
-            found.extend(object_ids(family, &tree));
-        }
-        start = end + 1;
+/// The members of a dialect that name objects.
+pub(super) fn members_of(family: Family) -> &'static [Member] {
+    match family {
+        Family::OpenAi => OPENAI,
+        Family::Anthropic => ANTHROPIC,
+        Family::Gemini => GEMINI,
     }
-    found
+}
+
+/// The objects that a field of a form names. `a[b][]` is the member `b` of `a`.
+pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<ObjectRef> {
+    let steps: Vec<_> = field
+        .split('[')
+        .map(|step| spelled(family, step.trim_end_matches(']').into()))
+        .filter(|step| !step.is_empty())
+        .collect();
+    let has_id = steps.last().is_some_and(|step| *step == "id");
+    let named = members_of(family).iter().filter(|(name, form, _)| {
+        steps.iter().any(|step| *step == *name) && (has_id || !matches!(form, Form::Id))
+    });
+    let ids = named.filter_map(|(name, form, kind)| {
+        let id = if matches!(form, Form::Uri) { file_of(value) } else { Some(Name::from(value)) };
+        let id = id.map(|id| if family == Family::Gemini { bare_name(&id) } else { id })?;
+        Some(ObjectRef::new(*kind, id, Some(name)))
+    });
+    ids.filter(|named| !named.object.id.is_empty()).collect()
 }
 
 /// Where a value stands, as far as that matters.
@@ -183,11 +191,11 @@ fn is_data(family: Family, key: &str, owner: Node<'_>, place: Place) -> bool {
     match family {
         Family::OpenAi => {
             OPENAI_DATA.contains(&key)
-                || (key == "results" && is_type(owner, &["file_search_call"]))
+                || (key == "results" && is_only_type(owner, &["file_search_call"]))
         }
         Family::Anthropic => {
             const CALLS: &[&str] = &["tool_use", "server_tool_use", "mcp_tool_use"];
-            ANTHROPIC_DATA.contains(&key) || (key == "input" && is_type(owner, CALLS))
+            ANTHROPIC_DATA.contains(&key) || (key == "input" && is_only_type(owner, CALLS))
         }
         Family::Gemini => {
             GEMINI_DATA.contains(&key) || (key == "response" && place == Place::FunctionResponse)
@@ -201,8 +209,14 @@ fn is_type(node: Node<'_>, kinds: &[&str]) -> bool {
     types.into_iter().any(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
+/// Whether every `type` of an object is one of these, and it has one. Some readers take the first of two, and others the last.
+fn is_only_type(node: Node<'_>, kinds: &[&str]) -> bool {
+    let mut types = node.members().filter(|(key, _)| key.is("type")).peekable();
+    types.peek().is_some() && types.all(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
+}
+
 /// A member's name as it is compared.
-fn spelled(family: Family, key: Cow<'_, str>) -> Cow<'_, str> {
+pub(super) fn spelled(family: Family, key: Cow<'_, str>) -> Cow<'_, str> {
     match family {
         Family::Gemini => Cow::Owned(key.replace('_', "").to_ascii_lowercase()),
         Family::OpenAi | Family::Anthropic => key,
@@ -221,21 +235,23 @@ fn ids(value: Node<'_>, form: Form) -> Vec<Name> {
     match form {
         Form::Text if value.is_array() => value.elements().filter_map(text_of).collect(),
         Form::Text => text_of(value).into_iter().collect(),
-        Form::IdOrText if value.is_string() => text_of(value).into_iter().collect(),
+        Form::IdOrText | Form::Members if value.is_string() => text_of(value).into_iter().collect(),
         Form::IdOrText | Form::Id => members(Some("id")),
         Form::Members => members(None),
         Form::Uri => text_of(value).and_then(|uri| file_of(&uri)).into_iter().collect(),
     }
 }
 
-/// The file of the provider that a URI names: `files/abc`, or an address of the files API.
+/// The file of the provider that a URI names: `files/abc`, or an address of the files API. An address of that API with anything
+/// else after `files/` names a file that no tenant owns.
 fn file_of(uri: &str) -> Option<Name> {
     const VERSIONS: [&str; 3] = ["/v1beta/", "/v1alpha/", "/v1/"];
+    let uri = decode_segment(uri);
     let path = uri.split(['?', '#']).next().unwrap_or_default();
-    let (before, id) = path.rsplit_once("files/")?;
+    let (before, id) = path.split_once("files/")?;
     let is_own = matches!(before, "" | "/")
         || before.contains("generativelanguage")
         || VERSIONS.iter().any(|version| before.ends_with(version));
-    let id = id.split([':', '/']).next().unwrap_or_default();
-    (is_own && !id.is_empty()).then(|| Name::from(id))
+    let id = id.split_once(':').map_or(id, |(id, _)| id);
+    (is_own && !id.is_empty()).then(|| Name::from(id.replace('/', "%2F")))
 }

@@ -20,8 +20,10 @@ use crate::operations::{Level, Operations, usage_log};
 const MOST_KEYS: usize = 10_000;
 /// How long the store may take to say who has a key.
 const KEY_LOOKUP: Duration = Duration::from_secs(5);
-/// How long a store that failed to answer is not asked for keys that are remembered.
+/// How long a store that failed to answer is not read where that can be avoided.
 const REST: Duration = Duration::from_secs(1);
+/// How long one request may try whether the store answers again, while the others do not wait for it.
+const TRIAL: Duration = Duration::from_secs(10);
 /// When a caller that needs the store may try again.
 pub(crate) const RETRY_STORE: Duration = Duration::from_secs(5);
 
@@ -64,6 +66,8 @@ type KeyHash = Option<[u8; 32]>;
 struct State {
     /// When the last read failed, unless one succeeded since.
     read: Option<Failed>,
+    /// When a request began to try whether reads succeed again.
+    tried: Option<Instant>,
     /// The same of writes.
     write: Option<Failed>,
     /// When it was last tried whether writes succeed again.
@@ -125,10 +129,7 @@ impl Operations {
             OnStoreFailure::Pass => self.health.remembered(name, key_grace, Instant::now()),
             OnStoreFailure::Refuse => None,
         };
-        let failed = self.health.state().read;
-        if failed.is_some_and(|failed| failed.at.elapsed() < REST)
-            && let Some(admission) = remembered()
-        {
+        if let Some(admission) = remembered().filter(|_| self.is_read_failing()) {
             return Ok(admission);
         }
         let asked = timeout(KEY_LOOKUP, keyring.admit(key)).await;
@@ -144,6 +145,19 @@ impl Operations {
                 Problem::new(503, message).after(RETRY_STORE)
             }),
         }
+    }
+
+    /// Whether reads of the store fail. Now and then one request gets `false` meanwhile, and tries whether the store answers
+    /// again, so that a store that hangs delays no other request.
+    pub(crate) fn is_read_failing(&self) -> bool {
+        let mut state = self.health.state();
+        let Some(failed) = state.read else { return false };
+        let is_tried = state.tried.is_some_and(|tried| tried.elapsed() < TRIAL);
+        if failed.at.elapsed() < REST || is_tried {
+            return true;
+        }
+        state.tried = Some(Instant::now());
+        false
     }
 
     /// Whether a request may go on without stored state that could not be read.
@@ -206,6 +220,7 @@ impl Operations {
         if error.is_none_or(is_outage) {
             let before = {
                 let mut state = self.health.state();
+                state.tried = None;
                 std::mem::replace(&mut state.read, error.map(failed_now)).is_some()
             };
             self.log_change("read", before, error);

@@ -45,7 +45,10 @@ pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<Cl
         let Some(text) = text_of(item).filter(|_| item.role == Role::Assistant) else {
             return Some(item.clone());
         };
-        if is_thought(text) && !texts().any(|own| own == text.trim()) {
+        if texts().any(|own| own == text.trim()) {
+            return Some(item.clone());
+        }
+        if is_thought(text) {
             has_changed = true;
             return None;
         }

@@ -66,6 +66,9 @@ impl Account {
         let (path, query) = outgoing.path.split_once('?').unwrap_or((&outgoing.path, ""));
         let last = path.rsplit('/').next().unwrap();
         match (&*outgoing.method, last) {
+            ("POST", "messages" | "responses") if forged_id(outgoing).is_some() => {
+                forged(last, &forged_id(outgoing).unwrap())
+            }
             ("POST", "responses") => {
                 if outgoing.body.windows(6).any(|word| word == b"queued") {
                     return json!({"id": fresh("resp_"), "object": "response", "status": "queued",
@@ -141,6 +144,34 @@ impl Account {
             "first_id": page.first().map(|made| made["id"].clone()),
             "last_id": page.last().map(|made| made["id"].clone())})
     }
+}
+
+/// The id that a request asks its model to repeat: `forge(ID)`.
+fn forged_id(outgoing: &Outgoing) -> Option<String> {
+    let body = std::str::from_utf8(&outgoing.body).ok()?;
+    let (_, rest) = body.split_once("forge(")?;
+    rest.split_once(')').map(|(id, _)| id.to_owned())
+}
+
+/// An answer with an id at every place whose text a caller can choose.
+fn forged(path: &str, id: &str) -> Value {
+    let members = json!({"file_id": id, "container_id": id, "id": "x"});
+    if path == "messages" {
+        return json!({"id": fresh("msg_"), "type": "message", "role": "assistant",
+            "model": "claude-sonnet-4-5", "stop_reason": "tool_use",
+            "content": [{"type": "tool_use", "id": fresh("toolu_"), "name": "read", "input": members}],
+            "usage": {"input_tokens": 1, "output_tokens": 1}});
+    }
+    json!({"id": fresh("resp_"), "object": "response", "created_at": 1, "status": "completed",
+        "model": "gpt-5.2",
+        "output": [
+            {"type": "mcp_list_tools", "id": fresh("mcpl_"), "server_label": "own", "tools": [
+                {"name": "read", "input_schema": members, "annotations": members}]},
+            {"type": "file_search_call", "id": fresh("fs_"), "status": "completed", "queries": [],
+             "results": [{"file_id": id, "attributes": members, "text": "x"}]},
+            {"type": "function_call", "id": fresh("fc_"), "call_id": fresh("call_"), "name": "read",
+             "arguments": members.to_string(), "status": "completed"}],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
 /// A response with one message of that id.
@@ -319,7 +350,9 @@ impl Gate {
         if dialect == "anthropic" {
             headers.push(("anthropic-version", "2023-06-01"));
         }
-        if !body.is_empty() && !body.starts_with("--") {
+        if body.starts_with("--") {
+            headers.push(("content-type", "multipart/form-data; boundary=b"));
+        } else if !body.is_empty() {
             headers.push(("content-type", "application/json"));
         }
         begin(&self.url, method, path, body.as_bytes().to_vec(), &headers).await

@@ -3,6 +3,7 @@
 mod account;
 mod cases;
 mod doors;
+mod hidden;
 
 use std::collections::BTreeMap;
 
@@ -204,7 +205,8 @@ async fn a_batch_file_cannot_name_another_tenants_objects() {
     let line = json!({"custom_id": "1", "method": "POST", "url": "/v1/responses",
         "body": {"model": "gpt-5.2", "previous_response_id": alpha["openai response"]}});
     let upload = format!(
-        "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.jsonl\"\r\n\r\n{line}\r\n--b--\r\n"
+        "--b\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n\
+         --b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.jsonl\"\r\n\r\n{line}\r\n--b--\r\n"
     );
     gate.account.take();
     assert_eq!(gate.ask("beta", "POST", "/v1/files", &upload).await.0, 404);

@@ -314,12 +314,16 @@ pub(crate) struct Scene {
     folder: Arc<Folder>,
 }
 
+/// How long a process holds a run without a sign of life.
+const LEASE: Duration = Duration::from_secs(1);
+
 /// The agents of a process.
 fn agents(
     store: Arc<dyn Store>,
     ran: &Arc<Mutex<Vec<String>>>,
     gate: &Arc<Semaphore>,
     asked: &Arc<AtomicU64>,
+    lease: Duration,
 ) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
@@ -332,7 +336,7 @@ fn agents(
     ];
     let tools = tools.map(|spec| Arc::new(Noting(spec, Arc::clone(ran))) as Arc<dyn Tool>);
     let mut runner = Runner::new(store, Arc::new(models), ports).with_tools(tools);
-    runner.lease = Duration::from_secs(1);
+    runner.lease = lease;
     AgentApi::new(runner).with_ping(Duration::from_millis(50))
 }
 
@@ -348,27 +352,30 @@ impl Scene {
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let options = throughline_store::Options::default();
         let journal = throughline_store::open(&url, &options).await.unwrap();
-        Self::on(journal, Arc::new(folder), Keys::default(), RunCaps::default(), pending()).await
+        let caps = (RunCaps::default(), LEASE);
+        Self::on(journal, Arc::new(folder), Keys::default(), caps, pending()).await
     }
 
     /// One that lets each tenant have that many runs at once, of that many steps.
     pub(crate) async fn capped(caps: RunCaps) -> Self {
         let scene = Self::open().await;
         let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
-        Self::on(journal, folder, scene.keys.clone(), caps, pending()).await
+        // A test of caps holds runs for long, also on a busy machine.
+        let lease = Duration::from_mins(1);
+        Self::on(journal, folder, scene.keys.clone(), (caps, lease), pending()).await
     }
 
     /// Another process on the same store.
     pub(crate) async fn beside(&self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         let (journal, folder) = (self.journal.clone(), Arc::clone(&self.folder));
-        Self::on(journal, folder, self.keys.clone(), RunCaps::default(), stop).await
+        Self::on(journal, folder, self.keys.clone(), (RunCaps::default(), LEASE), stop).await
     }
 
     async fn on(
         journal: Journal,
         folder: Arc<Folder>,
         keys: Keys,
-        caps: RunCaps,
+        (caps, lease): (RunCaps, Duration),
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (ran, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
@@ -379,7 +386,7 @@ impl Scene {
             keyring: Arc::new(keys.clone()),
             prices: Arc::new(Cents),
             agents: Some(Box::new(move |store| {
-                let agents = agents(store, &noted, &held, &counted);
+                let agents = agents(store, &noted, &held, &counted, lease);
                 agents.with_caps(caps).with_archive(Arc::new(archive))
             })),
             ..Opening::of(ReplayMode::Repair)
