@@ -89,8 +89,9 @@ pub(crate) fn sentence(destroyed: &Destroyed) -> String {
 pub(crate) fn unreached(destroyed: &Destroyed) -> ExitCode {
     for backup in &destroyed.unreached {
         let message = format!(
-            "{backup} could not be reached and may still hold it: delete it, or bring it back to its \
-             place and run any command on this store"
+            "{backup} could not be reached and may still hold it: bring it back to its place and run \
+             any command on this store; if it was moved, run `throughline backup --register KEYS` with its \
+             new path; if it was deleted, run `throughline backup --unregister {backup}`"
         );
         text::notice("not reached:", Style::new().red(), &message);
     }

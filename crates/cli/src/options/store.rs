@@ -303,20 +303,29 @@ pub(crate) struct Prune {
 #[command(after_help = "Examples:\n  \
     throughline backup /srv/backups/monday.db\n  \
     throughline backup /srv/backups/monday.db --keys /srv/backup-keys/monday.keys\n  \
-    throughline restore /srv/backups/monday.db --to restored.db\n\n\
+    throughline restore /srv/backups/monday.db --to restored.db\n  \
+    throughline backup --register /srv/backup-keys/monday.keys\n  \
+    throughline backup --unregister /srv/backup-keys/sunday.keys\n\n\
     Others may read and write meanwhile. The backup opens nothing without its key file, which has\n\
     the keys of all contents. `forget` and `prune` rewrite the key file, so they reach every copy of\n\
     the backup; a copy of the key file is out of their reach.\n\n\
-    JSON: `backup`, `keys` and `bytes`.")]
+    JSON: `backup`, `keys` and `bytes`; with --register or --unregister `keys` and `unreached`, a list\n\
+    of key files.")]
 pub(crate) struct Backup {
     /// Write the key file here [default: FILE.keys]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["register", "unregister"])]
     pub(crate) keys: Option<PathBuf>,
+    /// Record the new place of a key file that was moved, and make no backup
+    #[arg(long, value_name = "KEYS", conflicts_with_all = ["file", "unregister"])]
+    pub(crate) register: Option<PathBuf>,
+    /// Stop rewriting a key file that was deleted, and make no backup
+    #[arg(long, value_name = "KEYS", conflicts_with = "file")]
+    pub(crate) unregister: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) printing: Printing,
     /// The new file
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present_any = ["register", "unregister"])]
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) at: At,
 }

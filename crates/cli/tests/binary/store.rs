@@ -334,6 +334,17 @@ fn a_backup_that_cannot_be_reached_is_the_exit_code() {
         ran.err
     );
     assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
+    assert!(ran.err.contains("throughline backup --unregister"), "{}", ran.err);
+    // The way out for a backup that was deleted, and for one whose key file was moved.
+    let ran = kept.run(&["backup", "--unregister", "b.db.keys"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("unregistered b.db.keys"), "{}", ran.out);
+    assert_eq!(kept.run(&["backup", "--unregister", "b.db.keys"]).code, 2);
+    assert_eq!(kept.run(&["backup", "c.db"]).code, 0);
+    std::fs::rename(kept.file("c.db.keys"), kept.file("moved.keys")).unwrap();
+    let json = kept.json(&["backup", "--register", "moved.keys"]);
+    assert_eq!(keys(&json), ["keys", "unreached"]);
+    assert_eq!(kept.run(&["backup"]).code, 2);
     assert_eq!(kept.run(&["verify"]).code, 0);
 }
 
