@@ -238,12 +238,12 @@ async fn receive(
     Ok((body, tree))
 }
 
-/// The limits for a body of that length. An item takes about the same memory however short it is, so two fifths of the
+/// The limits for a body of that length. An item takes about the same memory however short it is, so a quarter of the
 /// items may be short, and more need some text each.
 fn fitting(sizes: &SizeLimits, length: usize) -> SizeLimits {
     /// The bytes that each item has on average, where there are many.
-    const ITEM: usize = 128;
-    let items = sizes.items.min((sizes.items * 2 / 5).max(length / ITEM));
+    const ITEM: usize = 192;
+    let items = sizes.items.min((sizes.items / 4).max(length / ITEM));
     SizeLimits { items, ..*sizes }
 }
 
