@@ -195,7 +195,6 @@ fn every_openai_path_reaches_the_configured_base_url() {
         ("GET", "/v1/responses/resp_1", ""),
         ("POST", "/v1/chat/completions", &*messages),
         ("POST", "/v1/embeddings", r#"{"model":"text-embedding-3-small","input":"Hi"}"#),
-        ("GET", "/v1/models/gpt-5.2", ""),
         ("GET", "/v1/files", ""),
         ("GET", "/v1/files/file-1/content", ""),
         ("GET", "/v1/batches", ""),

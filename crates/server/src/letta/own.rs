@@ -234,7 +234,22 @@ pub(crate) async fn answer(asked: &Asked<'_>) -> Told {
         asked.api.runner.note(tenant, &pending.log, &names, &json::object(|_| {})).await?;
     }
     inbox::drive(asked, &pending.log).await?;
+    if has_expired(asked, &pending.log, &id).await? {
+        // The run expired the question before it read the answer.
+        return Err(no_question(asked, &id).await?);
+    }
     answered(asked, &pending.log, &id).await
+}
+
+/// Whether a run went on because a question was not answered in time.
+async fn has_expired(asked: &Asked<'_>, run: &LogId, id: &Name) -> Result<bool, Denied> {
+    let state = asked.api.runner.state(&asked.caller.tenant, run).await?;
+    let mut questions = state.smart.pending_user_questions.iter().flatten();
+    Ok(questions.any(|question| {
+        question.id == *id
+            && question.status == UserQuestionStatus::Cancelled
+            && question.notes.as_deref() == Some("expired")
+    }))
 }
 
 /// Why a question cannot be answered: it was decided before, or there never was one.
@@ -254,7 +269,7 @@ async fn no_question(asked: &Asked<'_>, id: &Name) -> Result<Denied, Denied> {
         || Denied::missing("question", id),
         |question| {
             let status = question.status.as_str();
-            Denied::new(409, format!("question {id} waits for nobody any more: it is {status}"))
+            Denied::new(409, format!("question {id} takes no answer any more: it is {status}"))
         },
     ))
 }

@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::{Name, StoreError};
 
-use crate::backups::keys::create_private;
+use crate::backups::keys::{beside, create_private};
 use crate::sqlite::backup::{BACKUP, keys_of_backup};
 
 /// Says "Thru" at the place where SQLite files say whose they are.
@@ -84,22 +84,37 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: shown(path) });
     }
-    let access = if has_wal(path) { Access::Read } else { Access::Immutable };
+    if has_writer(path) {
+        match check(path, Access::Read) {
+            Ok(()) => return Ok(Access::Read),
+            // The files beside it may be left over from a writer, in a folder that cannot be written to.
+            Err(error) if has_wal(path) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    check(path, Access::Immutable)?;
+    Ok(Access::Immutable)
+}
+
+/// Checks that a file is a store that can be read.
+fn check(path: &Path, access: Access) -> Result<(), StoreError> {
     let sqlite = |error| failure(error, path);
     let db = plain(path, access).map_err(sqlite)?;
     check_owner(&db, path)?;
     if is_empty(&db).map_err(sqlite)? {
         return Err(no_store(path));
     }
-    check_tables(&db, path)?;
-    Ok(access)
+    check_tables(&db, path)
 }
 
-/// Whether the file has a writer, or changes beside it.
+/// Whether a process may have the file open for writing. The log of an idle writer can be empty.
+pub(super) fn has_writer(path: &Path) -> bool {
+    has_wal(path) || beside(path, "-shm").exists()
+}
+
+/// Whether the file has changes beside it.
 pub(super) fn has_wal(path: &Path) -> bool {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    std::fs::metadata(wal).is_ok_and(|file| file.len() > 0)
+    std::fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
 /// Makes the tables in a new file, for a backup of another database.
