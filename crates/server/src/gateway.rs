@@ -238,11 +238,12 @@ async fn receive(
     Ok((body, tree))
 }
 
+/// The bytes that each item has on average, in a request with many items.
+const ITEM: usize = 192;
+
 /// The limits for a body of that length. An item takes about the same memory however short it is, so a quarter of the
 /// items may be short, and more need some text each.
 fn fitting(sizes: &SizeLimits, length: usize) -> SizeLimits {
-    /// The bytes that each item has on average, where there are many.
-    const ITEM: usize = 192;
     let items = sizes.items.min((sizes.items / 4).max(length / ITEM));
     SizeLimits { items, ..*sizes }
 }
@@ -253,8 +254,14 @@ pub(crate) fn limited_tree(
     deepest: u32,
     sizes: &SizeLimits,
 ) -> Result<Option<Tree>, Problem> {
+    let most = sizes.items;
     let sizes = &fitting(sizes, body.len());
-    let too_many = |error: TooMany| Problem::new(413, format!("{error}: send less at once"));
+    let too_many = |error: TooMany| {
+        let is_short = matches!(error, TooMany::Items(limit) if limit < most);
+        let hint = is_short
+            .then(|| format!("; up to {most} are accepted if they have {ITEM} bytes on average"));
+        Problem::new(413, format!("{error}{}: send less at once", hint.unwrap_or_default()))
+    };
     let measured = (body.len() >= LARGE).then(|| Measure::of(body, sizes));
     let measured = measured.transpose().map_err(too_many)?;
     let tree = Tree::parse_measured(deepest, measured.map(|it| it.entries), body.clone());
