@@ -269,7 +269,7 @@ async fn no_question(asked: &Asked<'_>, id: &Name) -> Result<Denied, Denied> {
         || Denied::missing("question", id),
         |question| {
             let status = question.status.as_str();
-            Denied::new(409, format!("question {id} takes no answer any more: it is {status}"))
+            Denied::new(409, format!("question {id} no longer waits for an answer: it is {status}"))
         },
     ))
 }
